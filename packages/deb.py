@@ -88,6 +88,11 @@ def package(into: Path) -> Path:
         place(deploy / "cairn.env", root / "etc/cairn/cairn.env", 0o640)
         about = root / "usr/share/doc/cairn-db"
         place(PARTS / "copyright", about / "copyright")
+        place(HOME / "deploy" / "peer-certificates.sh", about / "examples/peer-certificates.sh")
+        for page in (HOME / "docs").rglob("*.md"):
+            place(page, about / page.relative_to(HOME))
+        for name in ("README.md", "SECURITY.md"):
+            place(HOME / name, about / name)
         with (about / "changelog.gz").open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, 0) as file:
             file.write((HOME / "CHANGELOG.md").read_bytes())
         (root / "usr/bin").mkdir()

@@ -83,6 +83,19 @@ def test_an_audit_log_keeps_its_fields(tmp_path: Path, capsys: pytest.CaptureFix
     assert told(capsys) == []
 
 
+def test_a_log_that_is_elsewhere_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Under systemd there is none in the directory: nothing at all was said."""
+    (tmp_path / "i1").mkdir()
+    (tmp_path / "i1" / "raft.db").touch()
+    assert logs(tmp_path) == 0
+    said = capsys.readouterr()
+    assert said.out == "" and "i1: no cairn.log" in said.err and "journalctl" in said.err
+    assert logs(tmp_path, which="slow") == 0
+    assert capsys.readouterr().err == "i1: no slow.log\n"
+
+
 def test_since_is_a_time_or_so_long_ago() -> None:
     assert since_when("90s", NOON) == NOON.replace(hour=11, minute=58, second=30)
     assert since_when("2h", NOON) == NOON.replace(hour=10)

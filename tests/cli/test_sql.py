@@ -62,6 +62,11 @@ def test_a_script_prints_rows_and_ends_at_the_first_error(small: Cluster, tmp_pa
         0,
         [[{"a": 1, "b": None}], [{"c": True}]],
     )
+    for own in ((), ("--own",)):  # the first of several was dropped without a word
+        code, told = cairn(node, "sql", *own, "-c", "SELECT 'one'", "-c", "SELECT 'two'")
+        assert code == 0 and "one" in told and "two" in told
+        code, told = cairn(node, "sql", *own, "-c", "SELEC", "-c", "SELECT 'never'")
+        assert code == 1 and "never" not in told
     file = tmp_path / "some.sql"
     file.write_text("SELECT 1 AS a;\nSELEC 2;\nSELECT 3 AS never;\n")
     code, told = cairn(node, "sql", "--own", "-f", str(file))

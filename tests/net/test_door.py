@@ -192,3 +192,20 @@ def test_a_process_without_files_accepts_again_when_it_has_some(
         door.close()
 
     asyncio.run(scene())
+
+
+def test_a_door_is_closed_once_and_for_all() -> None:
+    async def scene() -> None:
+        door = Door(Places(4), Echo, lambda: None)
+        first, second = [*await listeners("127.0.0.1", 0), *await listeners("127.0.0.1", 0)]
+        address = second.getsockname()
+        door.open(first)
+        door.open(second)
+        asyncio.get_running_loop().remove_reader(first)
+        first.close()  # by whoever made it
+        door.close()
+        door.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
+
+    asyncio.run(scene())

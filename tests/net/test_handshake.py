@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cairn.model.errors import CairnError, Expelled, PeerRefused, ProtocolViolation
 from cairn.net.frames import MAX_FRAME_BEFORE_AUTH, FrameReader, pack
-from cairn.net.handshake import DialSide, Identity, ListenSide, Refused
+from cairn.net.handshake import DialSide, Identity, ListenSide, Proof, Refused, Welcome
 
 chance = random.Random(1)
 MEMBER = Identity("demo", "cluster-1", "uuid-1", "i1", 1)
@@ -56,6 +56,42 @@ def test_a_listener_that_does_not_know_the_secret_is_not_believed() -> None:
     answer, _ = impostor.receive(proof)
     with pytest.raises(PeerRefused):
         dial.receive(answer)
+
+
+def test_a_handshake_that_was_recorded_is_worth_nothing() -> None:
+    """Neither to be let in as the one who said it, nor to be believed as a listener."""
+    dial = DialSide(MEMBER, b"s", chance.randbytes)
+    listen = ListenSide(lambda: MEMBER, b"s", chance.randbytes, lambda _: None)
+    hello = dial.start()
+    challenge, _ = listen.receive(hello)
+    proof = dial.receive(challenge)
+    assert proof is not None
+    welcome, _ = listen.receive(proof)
+    assert listen.peer == MEMBER
+
+    again = ListenSide(lambda: MEMBER, b"s", chance.randbytes, lambda _: None)
+    again.receive(hello)
+    told, problem = again.receive(proof)
+    assert again.peer is None and problem is not None and told != welcome
+
+    fresh = DialSide(MEMBER, b"s", chance.randbytes)
+    fresh.start()
+    fresh.receive(challenge)
+    with pytest.raises(PeerRefused):
+        fresh.receive(welcome)
+    assert fresh.peer is None
+
+
+def test_a_proof_is_of_one_side() -> None:
+    """What a member says as the one who dials is no proof of a listener, and the other way."""
+    dial = DialSide(MEMBER, b"s", chance.randbytes)
+    listen = ListenSide(lambda: MEMBER, b"s", chance.randbytes, lambda _: None)
+    challenge, _ = listen.receive(dial.start())
+    proof = msgspec.msgpack.decode(dial.receive(challenge) or b"", type=Proof)
+    reflected = msgspec.msgpack.encode(Welcome(MEMBER, proof.mac))
+    with pytest.raises(PeerRefused):
+        dial.receive(reflected)
+    assert dial.peer is None
 
 
 def test_two_clusters_of_one_name_never_merge() -> None:

@@ -48,3 +48,7 @@ def test_the_package_runs_a_cluster_from_where_it_is_unpacked(tmp_path: Path) ->
         path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "x/etc/cairn").iterdir()
     }
     assert modes == {"cairn.env": 0o640}
+    about = tmp_path / "x/usr/share/doc/cairn-db"  # what cairn.env and the pages speak of is there
+    for name in ("docs/reference/configuration.md", "docs/how-to-install.md", "SECURITY.md"):
+        assert (about / name).is_file()
+    assert (about / "examples" / "peer-certificates.sh").is_file()

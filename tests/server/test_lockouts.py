@@ -86,3 +86,16 @@ def test_a_network_of_ipv6_is_locked_out_as_one(tmp_path: Path) -> None:
     assert not found.locked_s("admin", "2001:db8:0:1::1", LIMIT)
     found.forget("admin", "2001:db8::3")
     assert not found.locked_s("admin", "2001:db8::1", LIMIT)
+
+
+def test_unlocking_follows_no_link(tmp_path: Path) -> None:
+    """Root may do it in the directory of another user."""
+    (tmp_path / "instance_uuid").touch()
+    (tmp_path / "cairn.pid").touch()
+    (tmp_path / KEY).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(TalkProblem):
+        run_unlock(tmp_path)
+    assert not (tmp_path / "elsewhere").exists()
+    (tmp_path / KEY).unlink()
+    assert run_unlock(tmp_path) == 0
+    assert (tmp_path / KEY).stat().st_uid == tmp_path.stat().st_uid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import weakref
 
@@ -11,6 +12,8 @@ from cairn.model.tables.catalog import Catalog
 from cairn.node.watching.statistics import Statistics
 from cairn.server.plan_size import kept_bytes
 from cairn.server.statements import MAX_CACHED_BYTES, Cached, StatementCache
+from tests.cluster.harness import Cluster
+from tests.server.raw import Raw, message
 from tests.sql.harness import empty_catalog
 
 USER = 1
@@ -56,7 +59,43 @@ def test_the_cache_counts_what_plans_keep() -> None:
     cache.close()
 
 
+def test_what_is_understood_on_a_thread_is_as_the_tables_are_when_it_is_done() -> None:
+    """A CALL was refused as "invalidated" when a table was made meanwhile, without being asked."""
+    cache, first = StatementCache(Statistics()), empty_catalog()
+    second, third = changed(first), changed(first)
+    seen = [first, second, second, third, third]
+    text = b"CALL cairn_status()"
+
+    async def scene() -> None:
+        made = await cache.later(text, (), USER, lambda: seen.pop(0) if len(seen) > 1 else seen[0])
+        assert made.is_fresh(third)
+        assert await cache.replanned(made, USER, lambda: first) is not made
+
+    asyncio.run(scene())
+    cache.close()
+
+
 def test_what_plans_share_does_not_count() -> None:
     catalog = empty_catalog()
     tables = list(catalog.tables.values())
     assert kept_bytes((catalog, *tables)) < 100 + 8 * (len(tables) + 1)
+
+
+def test_a_schema_change_between_bind_and_execute_is_not_told(cluster: Cluster) -> None:
+    """Whoever has not asked for it: the statement is planned anew."""
+    node = cluster["i1"]
+    node.sql("CREATE TABLE between_two (id INT PRIMARY KEY, v TEXT) DISTRIBUTED GLOBALLY")
+    try:
+        node.sql("INSERT INTO between_two VALUES (1, 'a')")
+        with Raw(node.pg_port) as raw:
+            raw.log_in()
+            text = b"SELECT v FROM between_two WHERE id = 1"
+            raw.send(message(b"Q", b"BEGIN\0")).until(b"Z")
+            raw.send(message(b"P", b"\0" + text + b"\0\0\0"), message(b"B", b"\0\0\0\0\0\0\0\0"))
+            raw.send(message(b"H")).until(b"2")
+            node.sql("ALTER TABLE between_two ADD COLUMN w INT")
+            raw.send(message(b"E", b"\0\0\0\0\0"), message(b"S"))
+            told = raw.until(b"Z")
+            assert [kind for kind, _ in told] == [b"D", b"C", b"Z"], told
+    finally:
+        node.sql("DROP TABLE between_two")

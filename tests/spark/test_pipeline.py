@@ -10,8 +10,9 @@ import pytest
 
 from cairn.cli.data import pipeline
 from cairn.client.sync_pool import SyncPool
+from cairn.model.errors import InvalidParameter
 from cairn.spark import cluster
-from cairn.spark.files.loading import blame
+from cairn.spark.files.loading import blame, file_format
 
 
 def test_a_csv_with_bad_lines_is_loaded_and_they_are_put_aside(
@@ -100,6 +101,72 @@ def test_what_is_dumped_can_be_loaded_again(
     files = [str(path) for path in (tmp_path / "out").glob("*.parquet")]
     assert pipeline.load(files, "loaded_again", dsn=dsn, create=True, key=["k"]) == 0
     assert pool.fetch("SELECT count(*), sum(k) FROM loaded_again") == [(500, 124750)]
+
+
+KINDS = (
+    "id INT PRIMARY KEY, t TEXT, code TEXT, n DECIMAL, d DOUBLE, b BOOLEAN, u UUID, at DATETIME, "
+    "y DATE, j JSON, l INT[]"
+)
+ROWS = (
+    "(1, 'ä', '007', 1.50, 0.1, true, '00000000-0000-0000-0000-000000000001', "
+    "'2026-01-02T03:04:05.000006Z', '2026-01-02', '{\"a\": [1, null]}', '{1,2}'), "
+    "(2, NULL, '7', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), "
+    "(3, 'it''s', 'a/b c', -99999999999.123, 1e300, false, NULL, '1969-12-31T23:59:59Z', "
+    "'1969-12-31', '[]', '{}')"
+)
+
+
+@pytest.mark.parametrize("partition_by", [(), ("code",)], ids=["plain", "by a column"])
+def test_a_directory_that_was_dumped_is_loaded_as_it_was(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path, partition_by: tuple[str, ...]
+) -> None:
+    """People name what `dump` wrote. '007' stays what it is, though it is a directory's name."""
+    pool.execute(f"CREATE TABLE round ({KINDS})")
+    try:
+        pool.execute(f"INSERT INTO round VALUES {ROWS}")
+        rows = pool.fetch("SELECT * FROM round ORDER BY id")
+        to = str(tmp_path / "out")
+        assert pipeline.dump("round", to, dsn=dsn, splits=2, partition_by=partition_by) == 0
+        pool.execute("DELETE FROM round")
+        assert pipeline.load([to], "round", dsn=dsn) == 0
+        assert pool.fetch("SELECT * FROM round ORDER BY id") == rows
+    finally:
+        pool.execute("DROP TABLE round")
+
+
+def test_some_columns_of_a_dump_are_loaded_and_others_stay_empty(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pool.execute("CREATE TABLE wide (id INT PRIMARY KEY, a TEXT, b TEXT)")
+    pool.execute("CREATE TABLE narrow (id INT PRIMARY KEY, a TEXT)")
+    try:
+        pool.execute("INSERT INTO wide VALUES (1, 'x', 'y')")
+        some, every = str(tmp_path / "some"), str(tmp_path / "every")
+        assert pipeline.dump("wide", some, dsn=dsn, columns=["id", "a"]) == 0
+        assert pipeline.dump("wide", every, dsn=dsn) == 0
+        pool.execute("DELETE FROM wide")
+        assert pipeline.load([some], "wide", dsn=dsn) == 0
+        assert pool.fetch("SELECT * FROM wide") == [(1, "x", None)]
+        assert pipeline.load([every], "narrow", dsn=dsn) == 1
+        assert 'narrow has no column "b"' in capfd.readouterr().err
+    finally:
+        pool.execute("DROP TABLE wide")
+        pool.execute("DROP TABLE narrow")
+
+
+def test_the_kind_of_a_directory_is_that_of_its_files(tmp_path: Path) -> None:
+    def made(name: str, *files: str) -> str:
+        for each in files:
+            (tmp_path / name / each).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / each).touch()
+        return str(tmp_path / name)
+
+    assert file_format([made("a", "_SUCCESS", ".x.crc", "part-0.snappy.parquet")]) == "parquet"
+    assert file_format([made("b", "k=1/p.csv.gz", "k=2/p.csv"), "more.csv"]) == "csv"
+    assert file_format([made("c.parquet", "_SUCCESS")]) == "parquet"
+    for wrong in (made("d", "_SUCCESS"), made("e", "a.csv", "b.parquet"), made("f", "a.csv", "x")):
+        with pytest.raises(InvalidParameter, match="must all be"):
+            file_format([wrong])
 
 
 def test_the_report_is_one_page_with_everything_in_it(spark: Any, dsn: str, tmp_path: Path) -> None:

@@ -81,8 +81,9 @@ class Door:
     def close(self) -> None:
         while self._listeners:
             listener = self._listeners.pop()
-            self._loop.remove_reader(listener)
-            listener.close()
+            if listener.fileno() >= 0:  # or somebody has closed it
+                self._loop.remove_reader(listener)
+                listener.close()
         for task in self._entering:
             task.cancel()
 

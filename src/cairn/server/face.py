@@ -98,7 +98,7 @@ class PgFace(Face):
         return self.instance.state.cluster
 
     async def plan_again(self, statement: Any, user_id: int) -> Cached:
-        fresh = await self.statements.replanned(statement, user_id, self.catalog)
+        fresh = await self.statements.replanned(statement, user_id, lambda: self.catalog)
         fresh.check_rights(user_id, self.catalog)  # a view may name other tables now
         return fresh
 

@@ -18,6 +18,14 @@ from cairn.model.tables.schema import Table
 
 _SHARED = (Catalog, Table, Tier, type, ModuleType, BuiltinFunctionType, MethodType, Enum)
 _PLAIN = (str, bytes, int, float, type(None))
+#: By type: whether it counts, and whether what it refers to does.
+_Kind = tuple[bool, bool]
+_kinds: dict[type, _Kind] = {}
+
+
+def _kind(of: type) -> _Kind:
+    found = _kinds[of] = (not issubclass(of, _SHARED), not issubclass(of, _PLAIN))
+    return found
 
 
 def kept_bytes(*made: Any) -> int:
@@ -26,12 +34,13 @@ def kept_bytes(*made: Any) -> int:
     size = 0
     while line:
         each = line.pop()
-        if id(each) in seen or isinstance(each, _SHARED):
+        counts, refers = _kinds.get(type(each)) or _kind(type(each))
+        if not counts or id(each) in seen:
             continue
         seen.add(id(each))
         size += getsizeof(each)
-        if isinstance(each, FunctionType):
-            line += each.__closure__ or ()
-        elif not isinstance(each, _PLAIN):
+        if type(each) is FunctionType:
+            line += each.__closure__ or ()  # not the names of its module
+        elif refers:
             line += gc.get_referents(each)
     return size

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import Any
 
@@ -35,6 +37,7 @@ MAX_CACHED_PLAN = 1024 * 1024  # bytes of one; larger ones are made anew
 MAX_CACHED_BYTES = 64 * 1024 * 1024  # of all plans together, about
 QUICK_TEXT = 2_000  # bytes that are understood within a few milliseconds
 PARSERS, PARSERS_MOST = 2, 6  # threads for longer ones: of one user, and when several ask
+AGAIN = 5  # times that a text is understood anew, because tables change while it is
 TURN_S, EVERY_S = 0.05, 0.2  # so much of each such time texts are understood on the loop
 
 Row = tuple[Any, ...]
@@ -247,14 +250,21 @@ class StatementCache:
         text: bytes,
         oids: tuple[int, ...],
         user: int,
-        catalog: Catalog,
+        now: Callable[[], Catalog],
         is_stopped: stops.Asked = lambda: False,
     ) -> Cached:
-        def work() -> Cached:
+        """Understood on a thread; anew if the tables have changed meanwhile. `now`: as they are."""
+
+        def work(catalog: Catalog) -> Cached:
             with stops.working_until(is_stopped):
                 return _understood(text, oids, user, catalog)
 
-        return self._keep(await self._pool.run(user, work), user)
+        made = await self._pool.run(user, partial(work, now()))
+        for _ in range(AGAIN):
+            if made.is_fresh(now()):
+                break
+            made = await self._pool.run(user, partial(work, now()))
+        return self._keep(made, user)
 
     def _keep(self, made: Cached, user: int) -> Cached:
         made.seen = self._statistics.statement(user, made.normal, kind_of(made.prepared))
@@ -283,10 +293,10 @@ class StatementCache:
         fresh = self.at_once(stale.text, stale.oids, user, catalog)
         return None if fresh is None else _same_shape(stale, fresh)
 
-    async def replanned(self, stale: Cached, user: int, catalog: Catalog) -> Cached:
-        fresh = self.at_once(stale.text, stale.oids, user, catalog)
+    async def replanned(self, stale: Cached, user: int, now: Callable[[], Catalog]) -> Cached:
+        fresh = self.at_once(stale.text, stale.oids, user, now())
         if fresh is None:
-            fresh = await self.later(stale.text, stale.oids, user, catalog)
+            fresh = await self.later(stale.text, stale.oids, user, now)
         return _same_shape(stale, fresh)
 
 

@@ -127,9 +127,9 @@ class Asking:
             timer.cancel()
 
     async def _understood(self, text: bytes, user: User) -> Cached:
-        statements, catalog = self._face.statements, self._face.catalog
-        found = statements.at_once(text, (), user.id, catalog)
-        return found or await statements.later(text, (), user.id, catalog)
+        face = self._face
+        found = face.statements.at_once(text, (), user.id, face.catalog)
+        return found or await face.statements.later(text, (), user.id, lambda: face.catalog)
 
     async def _outcome(self, cached: Cached, context: Context) -> Outcome:
         plan = cached.prepared.plan

@@ -31,7 +31,8 @@ from cairn.web.asking import Asking, Running
 from cairn.web.logins import SESSION_S, Logins, TooBusy, User, address_of, is_local, is_own_page
 from cairn.web.overview import Overview
 
-MOST_BODY = 1024 * 1024
+MOST_BODY = 1024 * 1024  # of somebody who has logged in
+MOST_OF_STRANGER = 16 * 1024
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -171,22 +172,25 @@ class Console:
 
     # --- doing ------------------------------------------------------------------------------------
 
-    async def _body(self, request: Request, kind: type[Any]) -> Any:
+    async def _body(self, request: Request, kind: type[Any], most: int = MOST_OF_STRANGER) -> Any:
         """Of a request that our own page has sent: a form of another site cannot."""
-        if not is_own_page(request):
-            raise InvalidAuthorization(
-                "this is only for the console itself",
-                hint="send the header X-Cairn: console from the same origin",
-            )
-        data = b""
+        self._check_page(request)
+        data = bytearray()
         async for piece in request.stream():
             data += piece
-            if len(data) > MOST_BODY:
+            if len(data) > most:
                 raise InvalidParameter("the request is too long")
         try:
             return msgspec.json.decode(data, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as problem:
             raise InvalidParameter(f"the request is no {kind.__name__}: {problem}") from None
+
+    def _check_page(self, request: Request) -> None:
+        if not is_own_page(request):
+            raise InvalidAuthorization(
+                "this is only for the console itself",
+                hint="send the header X-Cairn: console from the same origin",
+            )
 
     async def _log_in(self, request: Request) -> Any:
         given = await self._body(request, Credentials)
@@ -213,10 +217,11 @@ class Console:
         return response
 
     async def _query(self, request: Request) -> Any:
-        question = await self._body(request, Question)
+        self._check_page(request)
         user = self._logins.user_of(request)
         if user is None:
-            raise NoLogin
+            raise NoLogin  # nothing is read of a stranger
+        question = await self._body(request, Question, MOST_BODY)
         running = Running()
         work = self._asking.run(user, address_of(request), question.sql, running)
         return await _unless_gone(request, work, running)

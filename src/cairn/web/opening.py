@@ -28,8 +28,15 @@ def open_http(face: PgFace, config: InstanceConfig) -> None:
     except OSError as trouble:
         listener.close()
         raise ConfigProblem(f"--http-listen {config.http_listen}: {trouble.strerror}") from None
-    face.instance.on_close.append(listener.close)
-    spawn(_serve_soon(face, config, listener), "http")
+    serving = spawn(_serve_soon(face, config, listener), "http")
+
+    def close() -> None:
+        """If nobody serves it yet; a door closes its listener itself."""
+        if not serving.done():
+            serving.cancel()
+            listener.close()
+
+    face.instance.on_close.append(close)
 
 
 async def _serve_soon(face: PgFace, config: InstanceConfig, listener: socket.socket) -> None:

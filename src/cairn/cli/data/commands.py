@@ -17,7 +17,9 @@ Summary = Annotated[bool, typer.Option("--json", help="the summary for machines"
 
 @commands.command()
 def load(
-    files: Annotated[list[str], typer.Argument(help="Parquet, CSV or JSON lines")],
+    files: Annotated[
+        list[str], typer.Argument(help="Parquet, CSV or JSON lines, or directories of them")
+    ],
     table: Annotated[str, typer.Option(help="where the rows go")],
     dsn: Dsn = None,
     password_file: PasswordFile = None,
@@ -39,6 +41,7 @@ def load(
     """Load files into a table through Spark.
 
     Example: cairn load orders.csv --table orders --create --key id
+    What `cairn dump` wrote is taken as the directory that it is.
     """
     from cairn.cli.data import pipeline
 

@@ -119,7 +119,10 @@ def run(
 
         from cairn.spark import session  # noqa: F401
     except ImportError as problem:
-        say(f"{problem.name} is missing: pip install '.[spark]'")
+        say(
+            f"{problem.name} is missing: pip install '.[spark]' in a clone, or the wheel of "
+            "cairn-db with [spark] in an environment of its own"
+        )
         return WRONG_USAGE
     begun = time.monotonic()
     with _log_file() as log, os.fdopen(os.dup(2), "w") as terminal:

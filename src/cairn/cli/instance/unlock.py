@@ -20,7 +20,13 @@ def run_unlock(directory: Path) -> int:
             3,
         )
     try:
-        os.close(os.open(directory / KEY, os.O_CREAT | os.O_WRONLY, 0o600))
+        made = os.open(directory / KEY, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+        try:
+            owner = directory.stat()  # root may do it for the instance's user
+            if os.fstat(made).st_uid != owner.st_uid:
+                os.fchown(made, owner.st_uid, owner.st_gid)
+        finally:
+            os.close(made)
     except OSError as problem:
         raise TalkProblem(f"--instance-dir {directory}: {problem.strerror}") from None
     print(f"all lock-outs of the instance in {directory} are over: log in again")

@@ -62,7 +62,13 @@ def run_logs(
         raise TalkProblem(f"--level {level}: one of debug, info, warning, error, critical", 2)
     least = LEVELS.index(level.upper()[:1])
     after = since_when(since, datetime.now(UTC)) if since else None
-    tails = [Tail(path, which) for path in instances_in(directories, FILES[which])]
+    found = instances_in(directories, FILES[which])
+    tails = [Tail(path, which) for path in found]
+    missing = [path.name for path in found if not (path / FILES[which]).exists()]
+    if missing:
+        hint = ": its log went to where it was started (systemd: journalctl -u cairn)"
+        names = ", ".join(missing)
+        print(f"{names}: no {FILES[which]}{hint if which == 'log' else ''}", file=sys.stderr)
 
     def is_wanted(line: Line) -> bool:
         is_late = after is None or line.at >= after

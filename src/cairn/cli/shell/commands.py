@@ -15,7 +15,8 @@ commands = typer.Typer()
 @commands.command(short_help="SQL by hand: psql, or a small shell of our own.")
 def sql(
     command: Annotated[
-        str | None, typer.Option("--command", "-c", help="run this, print its rows, end")
+        list[str] | None,
+        typer.Option("--command", "-c", help="run this, print its rows, end; may be given often"),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-f", help="run the statements of a file, end")
@@ -36,5 +37,7 @@ def sql(
     from cairn.cli.shell.psql import run_sql
 
     finish(
-        lambda: run_sql(dsn, password_file, command=command, file=file, own=own, as_json=as_json)
+        lambda: run_sql(
+            dsn, password_file, commands=command or [], file=file, own=own, as_json=as_json
+        )
     )

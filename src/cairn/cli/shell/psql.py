@@ -20,35 +20,35 @@ def run_sql(
     dsn: str | None,
     password_file: str | None,
     *,
-    command: str | None,
+    commands: list[str],
     file: Path | None,
     own: bool,
     as_json: bool,
 ) -> int:
-    if command is not None and file is not None:
+    if commands and file is not None:
         raise TalkProblem("-c or -f, not both", 2)
     target = Target(dsn, password_file)
     psql = shutil.which("psql")
     if psql is not None and not own and not as_json:
-        words = [psql, conninfo(target.settings), "-X" if command or file else "-q"]
-        if command is not None:
-            words += ["-v", "ON_ERROR_STOP=1", "-c", command]
-        if file is not None:
-            words += ["-v", "ON_ERROR_STOP=1", "-f", str(file)]
+        words = [psql, conninfo(target.settings), "-X" if commands or file else "-q"]
+        if commands or file is not None:
+            words += ["-v", "ON_ERROR_STOP=1"]
+        words += [word for command in commands for word in ("-c", command)]
+        words += ["-f", str(file)] if file is not None else []
         sys.stdout.flush()
         os.execve(psql, words, {**os.environ, "PGPASSWORD": target.password})
-    text = command
+    texts = list(commands)
     if file is not None:
         try:
-            text = file.read_text(encoding="utf-8")
+            texts = [file.read_text(encoding="utf-8")]
         except (OSError, UnicodeDecodeError) as problem:
             raise TalkProblem(f"{file}: {problem}", 2) from None
     talk = Talk(target, target.settings.startup())
     try:
         shell = Shell(talk, as_json=as_json)
-        if text is None and not sys.stdin.isatty():
-            text = sys.stdin.read()
-        return shell.run_script(text) if text is not None else shell.run()
+        if not texts and not sys.stdin.isatty():
+            texts = [sys.stdin.read()]
+        return shell.run_script(texts) if texts else shell.run()
     finally:
         talk.close()
 

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cairn.cli.shell import tables
@@ -53,9 +53,9 @@ class Shell:
 
     # --- scripts ----------------------------------------------------------------------------------
 
-    def run_script(self, text: str) -> int:
+    def run_script(self, texts: Sequence[str]) -> int:
         """All statements; the first error ends it."""
-        return 0 if self._execute(text) else 1
+        return 0 if all(map(self._execute, texts)) else 1
 
     # --- people -----------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ class Extended:
         if not statement.plan.is_fresh(catalog):
             fresh = self._refreshed(statement, catalog)
             if fresh is None:
-                return self._refresh_later(request, statement, catalog)
+                return self._refresh_later(request, statement)
             statement.plan, statement.signature = fresh, fresh.signature
         self._session.running.parent = statement.parent
         if _are_long(request) and len(request.params) == len(statement.signature.param_oids):
@@ -106,12 +106,11 @@ class Extended:
         statements, user = self._session.face.statements, self._session.user_id
         return statements.replanned_at_once(stale, user, catalog)
 
-    async def _refresh_later(
-        self, request: Bind, statement: Statement[Cached], catalog: Catalog
-    ) -> None:
+    async def _refresh_later(self, request: Bind, statement: Statement[Cached]) -> None:
         """A long text is understood on a thread."""
         session = self._session
-        work = session.face.statements.replanned(statement.plan, session.user_id, catalog)
+        face = session.face
+        work = face.statements.replanned(statement.plan, session.user_id, lambda: face.catalog)
         fresh = await session.running.context().watched(work)
         statement.plan, statement.signature = fresh, fresh.signature
         self._bind(request, statement)
@@ -136,8 +135,13 @@ class Extended:
         if portal.is_run:
             name = portal.name.decode(errors="replace")
             raise NotInPrerequisiteState(f'portal "{name}" cannot be run')
-        cached = portal.statement.plan
-        self._session.running.parent = portal.statement.parent
+        statement, catalog = portal.statement, self._session.face.catalog
+        if not statement.plan.is_fresh(catalog):  # the schema moved between Bind and Execute
+            fresh = self._refreshed(statement, catalog)
+            if fresh is not None:
+                statement.plan, statement.signature = fresh, fresh.signature
+        cached = statement.plan
+        self._session.running.parent = statement.parent
         self._session.running.check(cached)
         portal.is_run = bool(cached.prepared.tag)  # an empty one changes nothing
         outcome = self._session.running.now(cached, portal.values)

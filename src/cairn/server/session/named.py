@@ -36,7 +36,9 @@ class Named:
         catalog = self._face.catalog
         if not statement.plan.is_fresh(catalog):
             seen = statement.plan.seen
-            work = self._face.statements.replanned(statement.plan, context.user_id, catalog)
+            work = self._face.statements.replanned(
+                statement.plan, context.user_id, lambda: self._face.catalog
+            )
             statement.plan = await context.watched(work)
             statement.plan.seen = seen
             statement.signature = statement.plan.signature

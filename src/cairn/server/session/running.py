@@ -194,7 +194,9 @@ class Running:
             return cached
         self.query, self.query_at = text, time()
         work = face.statements.later(
-            *(text, oids, self._parameters.context.user_id, face.catalog), self.cancelled.is_set
+            *(text, oids, self._parameters.context.user_id),
+            lambda: face.catalog,
+            self.cancelled.is_set,
         )
         return await self.context().watched(work)
 

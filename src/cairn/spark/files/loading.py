@@ -47,15 +47,32 @@ class Loaded(msgspec.Struct, frozen=True):
     first_bad: BadRow | None = None
 
 
+_KINDS = {
+    ".parquet": "parquet", ".csv": "csv", ".jsonl": "json", ".json": "json", ".ndjson": "json",
+}  # fmt: skip
+
+
 def file_format(files: Sequence[str]) -> str:
-    kinds = set()
-    for name in files:
-        suffixes = [each for each in Path(name).suffixes if each not in (".gz", ".bz2", ".zst")]
-        kinds.add({".parquet": "parquet", ".csv": "csv", ".jsonl": "json", ".json": "json",
-                   ".ndjson": "json"}.get(suffixes[-1] if suffixes else "", ""))  # fmt: skip
+    kinds = {kind for name in files for kind in _kinds(name)}
     if len(kinds) != 1 or "" in kinds:
-        raise InvalidParameter("the files must all be .parquet, all .csv or all .jsonl")
+        raise InvalidParameter(
+            "the files must all be .parquet, all .csv or all .jsonl, those in directories too"
+        )
     return str(kinds.pop())
+
+
+def _kinds(name: str) -> set[str]:
+    """Of a file by its name, of a directory by those of its files."""
+    suffixes = [each for each in Path(name).suffixes if each not in (".gz", ".bz2", ".zst")]
+    kind = _KINDS.get(suffixes[-1] if suffixes else "", "")
+    if kind or "://" in name or not Path(name).is_dir():
+        return {kind}
+    return {
+        found
+        for path in Path(name).rglob("*")
+        if path.is_file() and not path.name.startswith(("_", "."))
+        for found in _kinds(str(path))
+    }
 
 
 def load(
@@ -196,6 +213,8 @@ def _find_key(spark: Any, files: Sequence[str], kind: str, schema: Any) -> list[
 
 
 def _reader(spark: Any, kind: str) -> Any:
+    # A column that is in the names of directories is text: Spark would take 007 for 7.
+    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     return spark.read.option("header", True) if kind == "csv" else spark.read
 
 
@@ -203,7 +222,9 @@ def _schema(spark: Any, dsn: str, files: Sequence[str], kind: str, table: str) -
     """The table's own types, for the columns that the files have."""
     known = spark_schema(describe(dsn, table), (), 18)
     by_name = {field.name: field for field in known.fields}
-    names = by_name if kind != "csv" else spark.read.csv(list(files), header=True).columns
+    names = list(by_name)
+    if kind != "json":
+        names = _reader(spark, kind).format(kind).load(list(files)).columns
     unknown = [name for name in names if name not in by_name]
     if unknown:
         raise InvalidParameter(f'{table} has no column "{unknown[0]}", which {files[0]} has')
@@ -258,7 +279,7 @@ def _read(
         f.lit(None).cast("string"), *[f.when(f.col(f"`{n}`").isNull(), f.lit(n)) for n in key]
     )
     if kind == "parquet":
-        frame = spark.read.parquet(*files)
+        frame = _reader(spark, kind).parquet(*files)
         frame = frame.select(*[f.col(x.name).cast(x.dataType).alias(x.name) for x in fields])
         record = f.to_json(f.struct(*names))
         source = frame.withColumn("_file", f.col("_metadata.file_path"))
