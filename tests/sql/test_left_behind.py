@@ -42,7 +42,7 @@ def test_a_long_text_leaves_nothing_for_the_garbage_collection(text: str) -> Non
     async def understood() -> None:
         cache = StatementCache(Statistics())
         try:
-            await cache.later(text.encode(), (), 1, Catalog())
+            await cache.later(text.encode(), (), 1, Catalog)
         except CairnError:
             pass
         finally:
