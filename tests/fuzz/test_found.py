@@ -11,9 +11,18 @@ import psycopg
 import pytest
 
 from cairn.client.settings import parse_dsn
-from cairn.model.errors import InvalidParameter
-from cairn.model.rpc import ReadRequest, RowShape, SchemaChangeRequest, WaitIndexRequest
+from cairn.model.errors import InvalidParameter, ProtocolViolation
+from cairn.model.rpc import (
+    BlockItem,
+    ReadRequest,
+    RowShape,
+    SchemaChangeRequest,
+    WaitIndexRequest,
+)
+from cairn.node.statements.blocks.block_owner import values_of
+from cairn.sql.api import prepare
 from tests.fuzz.target import Target
+from tests.sql.harness import empty_catalog
 
 pytestmark = pytest.mark.cluster
 
@@ -74,6 +83,20 @@ def test_a_peers_limit_is_not_below_zero(limit: str) -> None:
     msgspec.convert({**values, limit: 0}, ReadRequest)
     with pytest.raises(msgspec.ValidationError, match=limit):
         msgspec.convert({**values, limit: -1}, ReadRequest)
+
+
+@pytest.mark.parametrize(
+    ("args", "now"),
+    [((1, 2), 0), ((), 0), (("x",), 0), (([],), 0), ((1,), 10**30)],
+    ids=["too many", "too few", "another kind", "a list", "a time beyond all calendars"],
+)
+def test_a_peers_block_has_values_for_its_parameters(args: tuple[Any, ...], now: int) -> None:
+    text = "SELECT name FROM _pico_instance WHERE $1::datetime < now()"
+    prepared = prepare(text, empty_catalog(), user_id=1)
+    good = BlockItem(text, 1, 0, (1_000_000,))
+    assert len(values_of(good, prepared)) == 1 + prepared.hidden
+    with pytest.raises(ProtocolViolation):
+        values_of(msgspec.structs.replace(good, args=args, now=now), prepared)
 
 
 @pytest.mark.parametrize("seconds", ["x", "nan", "-1", "inf", ""])

@@ -22,6 +22,7 @@ from cairn.model.errors import (
     CairnError,
     NotOwner,
     NumbersNeeded,
+    ProtocolViolation,
     QueryCanceled,
     TableUnderDdl,
 )
@@ -240,10 +241,7 @@ class BlockOwner:
         told, mark = Told(0), b""
         for item, prepared in zip(items, planned, strict=True):
             self._tape.begin(item.tape)
-            types = zip(prepared.param_types, item.args, strict=True)
-            params = [from_physical(type_, value) for type_, value in types]
-            values = prepared.start(params, micros_to_datetime(item.now))
-            told = run.statement(prepared, values, item.rows)
+            told = run.statement(prepared, values_of(item, prepared), item.rows)
             mark = digest(told, is_ordered(prepared))
             if item.told and mark != item.told:
                 raise BlockConflict(
@@ -252,6 +250,18 @@ class BlockOwner:
                     detail=f"somebody else has changed its rows: {item.text[:200]}",
                 )
         return BlockResponse(told.count, 0, tuple(told.rows or ()), mark, self._tape.values())
+
+
+def values_of(item: BlockItem, prepared: Prepared) -> list[Any]:
+    """Of its parameters, as they came from a peer."""
+    if len(item.args) != len(prepared.param_types):
+        wanted, given = len(prepared.param_types), len(item.args)
+        raise ProtocolViolation(f"a peer's block has {given} values for {wanted} parameters")
+    try:
+        params = [*map(from_physical, prepared.param_types, item.args)]
+        return prepared.start(params, micros_to_datetime(item.now))
+    except (TypeError, ValueError, LookupError, ArithmeticError) as problem:
+        raise ProtocolViolation(f"a peer's values cannot be read: {problem}") from None
 
 
 class _Buckets:
