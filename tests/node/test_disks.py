@@ -11,7 +11,6 @@ from typing import Any
 import apsw
 import pytest
 
-from cairn.node.lifetime import Ending
 from cairn.node.watching.disks import Disks, Stall
 from cairn.storage.files.writer import Job, WriterThread
 from tests.cluster.harness import eventually
@@ -27,19 +26,10 @@ class Standing:
         return self.now
 
 
-class Life:
-    def __init__(self) -> None:
-        self.ended: list[str] = []
-
-    def end(self, why: Ending, problem: BaseException) -> None:
-        assert why is Ending.STALLED
-        self.ended.append(str(problem))
-
-
 def watched(limit_s: float) -> tuple[Standing, Disks, list[str]]:
-    disk, life = Standing(), Life()
+    disk, ended = Standing(), list[str]()
     disks: Any = {"data.db": disk}
-    return disk, Disks("i1", disks, limit_s, life), life.ended  # type: ignore[arg-type]
+    return disk, Disks("i1", disks, limit_s, lambda problem: ended.append(str(problem))), ended
 
 
 def test_time_counts_while_nothing_changes_and_we_were_awake() -> None:

@@ -140,7 +140,8 @@ class Instance:
         self._make_rows()
         self._make_executor()
         self._make_steering()
-        self.disks = Disks(self.name, self._disks, hang_timeout_s, self.life)
+        stalled = partial(self.life.end, Ending.STALLED)
+        self.disks = Disks(self.name, self._disks, hang_timeout_s, stalled)
         self.on_close: list[Callable[[], None]] = []
         self.on_goodbye: list[Callable[[], Awaitable[None]]] = []
         self._calls = (*also, *self._peer_calls())

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
-from cairn.node.lifetime import Ending, Lifetime
 from cairn.storage.files.writer import Disk
 
 log = logging.getLogger("cairn.disks")
@@ -36,12 +35,16 @@ class Stall:
 
 
 class Disks:
-    """`disks` by the name of their file."""
+    """`disks` by the name of their file; `end` ends the instance."""
 
     def __init__(
-        self, name: str, disks: Mapping[str, Disk], limit_s: float, life: Lifetime
+        self,
+        name: str,
+        disks: Mapping[str, Disk],
+        limit_s: float,
+        end: Callable[[Exception], None],
     ) -> None:
-        self._name, self._disks, self._life = name, disks, life
+        self._name, self._disks, self._end = name, disks, end
         self._limit_s = min(limit_s, STALLED_S)  # 0: never
         self._stalls = {file: Stall() for file in disks}
         self._told: set[str] = set()
@@ -72,4 +75,4 @@ class Disks:
                 self._told.add(file)
                 log.error("%s; this instance ends at %g s", self._said(file), self._limit_s)
             if 0 < self._limit_s <= seconds:
-                self._life.end(Ending.STALLED, TimeoutError(self._said(file)))
+                self._end(TimeoutError(self._said(file)))
