@@ -83,7 +83,8 @@ class Giving:
         if self._data.fence.is_sync:  # nothing is shown that a failover could take back
             own = delta.at.get(self._data.store.origin, (0, 0))[0]
             await self._acks.wait_safe(own, epoch)
-        self._checked(request)
+        if self._checked(request)[1] != epoch:  # named again: rows of before may be gone
+            raise NoMaster("another master was named while the rows were read", hint="try again")
         is_final = final is not None and delta.after == END and _reaches(delta.at, final)
         return msgspec.structs.replace(
             delta, is_final=is_final, is_writing=self._data.is_writing_long()
