@@ -12,6 +12,7 @@ from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.sharding.spans import Ranges, intersection
 from cairn.node.statements.asker.dispatch import Dispatch
 from cairn.node.statements.asker.owners import Owners
+from cairn.node.statements.changes.under_way import UnderWay
 from cairn.node.statements.context import Context
 
 
@@ -19,7 +20,7 @@ class Pictures(Owners):
     """Of a cluster whose next picture is always there."""
 
     def __init__(self) -> None:
-        pass
+        self.under_way = UnderWay()
 
     async def moved(self) -> None:
         await asyncio.sleep(0)

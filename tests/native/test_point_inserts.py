@@ -117,11 +117,12 @@ class New:
 
     def in_c(self, site: Site, values: list[bytes | None], rest: bytes = EXECUTE_SYNC) -> Any:
         """Rows and lsn; None: it is left to Python."""
-        assert self.insert is not None
+        assert self.insert is not None and isinstance(self.plan, plans.PointWrite)
         data, at = self.request(values, rest)
+        table = self.plan.table.id
         if not self.insert.bucket(data, at):
             return None
-        return site.group(lambda: site.store.insert_asked(self.insert, data, at))
+        return site.group(lambda: site.store.insert_asked(table, self.insert, data, at))
 
     def in_python(self, site: Site, values: list[bytes | None]) -> Any:
         """The same, or None where it is refused."""
@@ -129,8 +130,8 @@ class New:
         shape = self.cached.signature.shape(self.codes, ())
         try:
             row = self.plan.bind(decode_params(shape.decoders, values))
-            sql = self.plan.sql
-            return site.group(lambda: site.store.insert_row(sql, row))
+            sql, table = self.plan.sql, self.plan.table.id
+            return site.group(lambda: site.store.insert_row(table, sql, row))
         except (CairnError, apsw.Error):
             return None
 
