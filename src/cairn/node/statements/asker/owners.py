@@ -141,6 +141,15 @@ class Owners:
             found = catalog.table_by_id(table)
             if found is None or (found.operable and found.schema_version != version):
                 raise PlanOutdated("a table has changed since the statement was planned")
+            self.check_made(found)
+
+    def check_made(self, table: Table) -> None:
+        """Masters may have a new one already: until all of them do, it may come to nothing."""
+        if table.operable:
+            return
+        pending = self.state.pending_ddl()
+        if pending is not None and pending.schema_version == table.schema_version:
+            raise TableUnderDdl(f"table {table.name} is being made")
 
     def check_operable(self, table: Table, *, is_begun: bool = False) -> None:
         """A write waits until its table is as it shall be, and is planned again if it was not.

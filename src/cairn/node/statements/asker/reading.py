@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.errors import PlanOutdated, UnknownCall
+from cairn.model.errors import PlanOutdated, TableUnderDdl, UnknownCall
 from cairn.model.rpc import ReadRequest, ReadResponse
 from cairn.model.settings import limits
 from cairn.node.statements.asker.asking import Asking, Told
@@ -63,7 +63,7 @@ class Reads:
         args = plan.bind(params)
         try:
             self.owners.check_versions(tables)
-        except PlanOutdated:
+        except (PlanOutdated, TableUnderDdl):
             return None
         link = self.owners.link_to_owner(plan.tier, args[0])  # type: ignore[arg-type]
         if link is None:

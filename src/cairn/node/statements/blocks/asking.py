@@ -214,6 +214,7 @@ class Blocks:
             found = catalog.table_by_id(table)
             if found is None or found.schema_version != version:
                 raise BlockConflict("a table of the block was changed or dropped")
+            self._reads.owners.check_made(found)
 
     async def _ask(self, replicaset: str, request: BlockRequest, context: Context) -> BlockResponse:
         reads = self._reads
