@@ -10,6 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cairn.cli.demo.stop import end_all, running
 from tests.cluster.harness import free_ports
 
 pytestmark = pytest.mark.cluster
@@ -37,3 +38,30 @@ def test_a_demo_is_not_ended_by_another_one_in_its_directory(tmp_path: Path) -> 
         stopped = demo(tmp_path, "--stop")
         os.environ.update({key: value for key, value in environment.items() if value is not None})
     assert stopped.stdout.startswith("stopped i1")
+
+
+def test_what_was_started_ends_when_the_rest_cannot_be(tmp_path: Path) -> None:
+    """The folder of i2 is in the way of i2: i1 must not run on."""
+    (tmp_path / "i2").touch()
+    base = free_ports(1)[0] % 20_000 + 20_000
+    both = ("--instances", "2", "--replication-factor", "1", "--detach")
+    found = demo(tmp_path, *both, "--base-port", str(base))
+    try:
+        assert (found.returncode != 0, "File exists" in found.stderr) == (True, True)
+        assert running(tmp_path) == {}
+    finally:
+        end_all(tmp_path)
+
+
+def test_a_demo_that_was_killed_while_it_started_can_be_stopped(tmp_path: Path) -> None:
+    """It had not written down what it started: the instances themselves have."""
+    base = free_ports(1)[0] % 20_000 + 20_000
+    alone = ("--instances", "1", "--replication-factor", "1", "--detach")
+    assert demo(tmp_path, *alone, "--base-port", str(base)).returncode == 0
+    try:
+        (tmp_path / "demo.json").unlink()
+        stopped = demo(tmp_path, "--stop")
+        assert (stopped.returncode, stopped.stdout[:10]) == (0, "stopped i1")
+        assert demo(tmp_path, "--stop").returncode == 1
+    finally:
+        end_all(tmp_path)

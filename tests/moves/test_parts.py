@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
-from cairn.model.errors import CairnError, NotOwner, OutcomeUnknown, PartialWrite, PlanOutdated
+from cairn.model.errors import (
+    CairnError,
+    NoMaster,
+    NotOwner,
+    OutcomeUnknown,
+    PartialWrite,
+    PlanOutdated,
+    QueryCanceled,
+    TableUnderDdl,
+)
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.sharding.spans import Ranges, intersection
 from cairn.node.statements.asker.dispatch import Dispatch
 from cairn.node.statements.asker.owners import Owners
 from cairn.node.statements.changes.under_way import UnderWay
 from cairn.node.statements.context import Context
+from cairn.storage.readers import Cancelled
 
 
 class Pictures(Owners):
@@ -29,8 +40,12 @@ class Pictures(Owners):
 class TwoOwners(Dispatch):
     """Two replicasets that do what they are told, and note it; `map` is who owns what."""
 
-    def __init__(self, answer: Callable[[str, WriteRequest], CairnError | None]) -> None:
-        super().__init__(Pictures(), Context())
+    def __init__(
+        self,
+        answer: Callable[[str, WriteRequest], CairnError | None],
+        context: Context | None = None,
+    ) -> None:
+        super().__init__(Pictures(), context or Context())
         self.map: dict[str, Ranges] = {"s": ((1, 5),), "t": ((6, 10),)}
         self.done: list[tuple[str, Ranges | None]] = []
         self.looks = 0
@@ -56,6 +71,15 @@ class TwoOwners(Dispatch):
             for owner, ranges in parts.items()
             if ranges
         }
+
+
+class Late(Context, frozen=True):
+    """A statement whose time is over when a test says so."""
+
+    ended: Cancelled = msgspec.field(default_factory=Cancelled)
+
+    def is_late(self) -> bool:
+        return self.ended.is_set()
 
 
 def test_only_what_was_not_executed_is_sent_to_the_new_owner() -> None:
@@ -108,3 +132,42 @@ def test_a_part_whose_end_is_unknown_is_never_repeated() -> None:
     with pytest.raises(PartialWrite):
         asyncio.run(owners.write_all(owners.requests))
     assert (owners.done, owners.looks) == ([("s", ((1, 5),))], 0)
+
+
+@pytest.mark.parametrize("problem", [TableUnderDdl("being changed"), NotOwner("not mine")])
+def test_who_waits_for_a_table_or_an_owner_can_be_cancelled(problem: CairnError) -> None:
+    context, tries = Context(), 0
+
+    async def attempt() -> None:
+        nonlocal tries
+        tries += 1
+        assert tries < 10, "it goes on for nobody"
+        if tries == 3:
+            context.cancelled.set()
+        raise problem
+
+    with pytest.raises(QueryCanceled):
+        asyncio.run(Pictures().following(attempt, context))
+    assert tries == 3
+
+
+def test_a_cancel_or_a_time_limit_between_its_parts_does_not_leave_a_write_half_done() -> None:
+    """T refuses its part, and has no master for a moment; meanwhile nobody waits any more."""
+    context = Late()
+    looks = 0
+
+    def answer(owner: str, request: WriteRequest) -> CairnError | None:
+        context.cancelled.set()
+        context.ended.set()
+        return NotOwner("not mine") if owner == "t" and not looks else None
+
+    def requests(only: Ranges | None) -> dict[str, WriteRequest]:
+        nonlocal looks
+        looks += only is not None
+        if looks == 1:
+            raise NoMaster("t has none at the moment")
+        return owners.requests(only)
+
+    owners = TwoOwners(answer, context)
+    assert asyncio.run(owners.write_all(requests)) == 2
+    assert owners.done == [("s", ((1, 5),)), ("t", ((6, 10),))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import psycopg
@@ -181,3 +182,29 @@ def test_a_client_that_gives_up_leaves_nothing_of_a_short_copy(
         copy.write("1\n2\n3\n")
         raise GivenUp
     assert connection.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]
+
+
+def test_a_copy_of_a_table_that_is_altered_meanwhile_tells_the_columns_it_has_then(
+    cluster: Cluster, connection: psycopg.Connection[tuple[object, ...]]
+) -> None:
+    """COPY names no column here: that one is gone before it begins is not told."""
+    connection.execute("CREATE TABLE altered (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
+    connection.execute("INSERT INTO altered VALUES (1), (2), (3)")
+
+    def alter() -> None:
+        with psycopg.connect(dsn(cluster, "i2"), autocommit=True) as other:
+            for _ in range(15):
+                other.execute("ALTER TABLE altered ADD COLUMN c INT DEFAULT 7")
+                other.execute("ALTER TABLE altered DROP COLUMN c")
+
+    told = set()
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            altering = threads.submit(alter)
+            while not altering.done():
+                with connection.cursor().copy("COPY altered TO STDOUT") as copy:
+                    told.add(b"".join(sorted(b"".join(copy).splitlines(keepends=True))))
+            altering.result()
+    finally:
+        connection.execute("DROP TABLE altered")
+    assert told <= {b"1\n2\n3\n", b"1\t7\n2\t7\n3\t7\n"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -99,9 +101,10 @@ class Demo:
             self.commands[name] = shlex.join(arguments)
             environment = {**os.environ, "CAIRN_ADMIN_PASSWORD": self.password}
             try:
-                self.processes[name] = self.nursery.start(
-                    arguments, folder / "cairn.log", environment
-                )
+                with _uninterrupted():  # else one that is just being born would stay behind
+                    self.processes[name] = self.nursery.start(
+                        arguments, folder / "cairn.log", environment
+                    )
             except NurseryProblem as problem:
                 raise TalkProblem(str(problem)) from None
         self._write_json()
@@ -263,6 +266,9 @@ def run_demo(options: DemoOptions) -> int:
     except KeyboardInterrupt:
         demo.stop()
         return 130
+    except BaseException:  # a full disk, a file in the way: those that were started end, too
+        demo.stop()
+        raise
     if options.detach:
         if options.sample is not None:
             load_sample(demo, options.sample)
@@ -321,6 +327,16 @@ def load_sample(demo: Demo, file: str) -> None:
             print(f"cairn {arguments[0]} ended with code {code}; the cluster runs without it")
             return
     print(f"the cluster's report is in {report}\n")
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A signal waits until the end of it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _interrupt(number: int, frame: Any) -> None:

@@ -18,11 +18,11 @@ def stop_demo(directory: str | None) -> int:
         sys.stderr.write("cairn demo --stop needs --dir\n")
         return 2
     path = Path(directory) / "demo.json"
-    if not path.exists():
+    if not path.exists() and not running(Path(directory)):  # one that was killed wrote nothing yet
         sys.stderr.write(f"cairn demo: no demo in {directory}\n")
         return 1
     found = end_all(Path(directory))
-    path.unlink()
+    path.unlink(missing_ok=True)
     told = f"stopped {', '.join(found)}" if found else "no instance was running"
     print(f"{told}; files stay in {path.parent.absolute()}")
     return 0

@@ -132,6 +132,11 @@ class Context(msgspec.Struct, frozen=True):
         if self.is_late():
             raise QueryCanceled(LATE)
 
+    def check_wanted(self) -> None:
+        """Likewise, where it waits and nothing of it was done: a cancel ends that, too."""
+        if self.cancelled.is_set():
+            raise QueryCanceled(ASKED)
+
     def without_limits(self) -> Context:
         return msgspec.structs.replace(self, row_max=0, opcode_max=0)
 

@@ -23,16 +23,18 @@ from cairn.server.statements import Cached
 __all__ = ["BatchDecoder", "copy_out"]
 
 
-async def copy_out(session: Client, caller: Caller, text: str, drained: Callable[[], Any]) -> int:
-    """Send the rows of a query; the number of rows sent."""
-    query = caller.understood(text)
+async def copy_out(
+    session: Client, caller: Caller, asked: Callable[[], Cached], drained: Callable[[], Any]
+) -> int:
+    """Send the rows of a query; the number of rows sent. `asked` plans it for the present."""
+    query = asked()
     if is_by_bucket(query):
         found = await chunks(caller, query, _encode(query), None)
     else:
 
         async def begin() -> Chunks:
             nonlocal query
-            query = caller.understood(text)  # each time: the table may have changed meanwhile
+            query = asked()
             return await chunks(caller, query, _encode(query), None)
 
         found = await begun(caller, begin)

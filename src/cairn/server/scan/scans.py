@@ -65,7 +65,8 @@ async def begun(caller: Caller, begin: Begin) -> Chunks:
             raise TableUnderDdl(problem.message) from None  # it is planned anew, too
         return held, found
 
-    held, rest = await caller.executor.reads.owners.following(attempt, caller.context)
+    work = caller.executor.reads.owners.following(attempt, caller.context)
+    held, rest = await caller.context.watched(work)
     return _behind(held, rest)
 
 

@@ -75,7 +75,7 @@ async def copy_rows(session: Session, cached: Cached) -> None:
                 "COPY TO would not see what this block has written",
                 hint="COMMIT first, or use SELECT",
             )
-        count = await copy_out(session, plan)
+        count = await copy_out(session, cached, plan)
         session.pg.command_complete(f"COPY {count}")
         session.running.finished(count)
         return
@@ -115,25 +115,37 @@ async def _when_operable(session: Session, cached: Cached, under_way: ExitStack)
     return await owners.following(attempt, running.context())
 
 
-async def copy_out(session: Session, plan: plans.CopyPlan) -> int:
-    assert plan.query is not None
-    caller, text = session.running.caller(), plan.query.text
+async def copy_out(session: Session, cached: Cached, plan: plans.CopyPlan) -> int:
+    caller = session.running.caller()
+
+    def query() -> Cached:
+        """Asked each time it is begun: by now the table may have other columns, or be another one
+        of that name, which the user may not read."""
+        found = session.face.statements.get(
+            cached.text, (), caller.context.user_id, session.face.catalog
+        )
+        if found is not cached:
+            session.running.check(found)
+        now = found.prepared.plan
+        assert isinstance(now, plans.CopyPlan) and now.query is not None
+        return caller.understood(now.query.text)
+
     if _is_arrow(plan.options):
-        return await arrow.copy_out(session, caller, text, lambda: _drained(session))
+        return await arrow.copy_out(session, caller, query, lambda: _drained(session))
     fmt, options = _format(plan.options), _options(plan.options)
     columns: tuple[Any, ...] = ()
 
     async def begin() -> scans.Chunks:
         nonlocal columns
-        query = caller.understood(text)  # each time: the table may have changed meanwhile
-        columns, convert = query.prepared.columns, query.convert
+        present = query()
+        columns, convert = present.prepared.columns, present.convert
         lines = copy_encoder([OIDS[column.type] for column in columns], fmt, **options)
 
         def encode(rows: Sequence[Any]) -> bytes:
             return lines(rows if convert is None else convert(rows))
 
         asked = LinesAsked(fmt, options, tuple(column.scale for column in columns))
-        return await scans.chunks(caller, query, encode, asked)
+        return await scans.chunks(caller, present, encode, asked)
 
     chunks = await scans.begun(caller, begin)
     names = [column.name for column in columns]

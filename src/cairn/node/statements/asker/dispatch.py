@@ -19,14 +19,13 @@ from cairn.model.errors import (
     NotSent,
     OutcomeUnknown,
     PartialWrite,
-    QueryCanceled,
     Unreachable,
 )
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.sharding.spans import Ranges, of_buckets
 from cairn.node.statements.asker.measuring import written
 from cairn.node.statements.asker.owners import MOVING, Owners, Params, patience_s
-from cairn.node.statements.context import ASKED, LATE, Context
+from cairn.node.statements.context import LATE, Context
 from cairn.sql import plans
 from cairn.storage.files.pieces import Row
 
@@ -158,8 +157,7 @@ class Dispatch:
         with begun:
             wanted = await watched(following(check, context))
             context.check()
-            if context.cancelled.is_set():
-                raise QueryCanceled(ASKED)
+            context.check_wanted()
             return _judge(await self._do_all(wanted, requests))
 
     async def _do_all(
@@ -191,7 +189,7 @@ class Dispatch:
             await self._owners.moved()
             try:
                 wanted = await self._owners.following(
-                    partial(_later, requests, left), self._context
+                    partial(_later, requests, left), self._context, may_end=False
                 )
             except CairnError as problem:
                 if not settled:

@@ -179,6 +179,7 @@ class GlobalWrites:
                 predicate, change = await planned()
             except TableUnderDdl:
                 context.check()
+                context.check_wanted()
                 if loop.time() >= deadline:
                     raise
                 await owners.moved()

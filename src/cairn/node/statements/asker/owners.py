@@ -82,15 +82,22 @@ class Owners:
         self.forwarded += 1
         return link
 
-    async def following(self, attempt: Callable[[], Awaitable[T]], context: Context) -> T:
-        """Repeat what certainly did not happen while the topology moves, for a bounded time."""
+    async def following(
+        self, attempt: Callable[[], Awaitable[T]], context: Context, *, may_end: bool = True
+    ) -> T:
+        """Repeat what certainly did not happen while the topology moves, for a bounded time.
+
+        `may_end`: a cancel or a time limit ends it. Not where other parts of it were done.
+        """
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while True:
             try:
                 return await attempt()
             except (*MOVING, ReadInterrupted) as problem:  # nothing of it was told yet
-                context.check()
+                if may_end:
+                    context.check()
+                    context.check_wanted()
                 if loop.time() >= begun + patience_s(problem):
                     if (lost := self._voters.no_quorum()) is not None:
                         problem.detail, problem.hint = lost.message, lost.hint

@@ -93,7 +93,7 @@ class Blocks:
         catalog = self._state.catalog
         for table, version in statement.sharded.items():
             found = catalog.table_by_id(table)
-            if found is None or (found.operable and found.schema_version != version):
+            if found is None or found.schema_version != version:
                 raise PlanOutdated("a table has changed since the statement was planned")
         self._owner.learn(statement.prepared, statement.oids, user)
 
