@@ -360,3 +360,38 @@ def test_keys_that_change_hands_and_actions_that_cannot_be(sql: Connection) -> N
     assert sql.execute("SELECT p FROM fk_child WHERE id = 1").fetchall() == [(31,)]
     sql.execute("COMMIT")
     assert sql.execute("SELECT p FROM fk_child WHERE id = 1").fetchall() == [(31,)]
+
+
+def _cancelled_until(connection: Connection, over: threading.Event) -> None:
+    """Again and again: a cancel that comes before its statement ends nothing."""
+    for _ in range(300):
+        if over.wait(0.2):
+            return
+        connection.cancel()
+
+
+def test_what_follows_one_row_can_be_cancelled_from_everywhere(
+    cluster: Cluster, sql: Connection
+) -> None:
+    """The statement names one row; how many follow it nobody knows before."""
+    sql.execute(
+        "CREATE TABLE fk_parent (id INT PRIMARY KEY, p INT REFERENCES fk_parent ON DELETE CASCADE)"
+    )
+    # Without an index on `p` each of them is a scan: it would take minutes.
+    sql.execute("INSERT INTO fk_parent SELECT k, nullif(k - 1, 0) FROM generate_series(1, 20000) k")
+    for name in ("i1", "i2"):
+        for begin in ("", "BEGIN"):
+            with connect(cluster, name) as connection:
+                if begin:
+                    connection.execute(begin)
+                over = threading.Event()
+                ending = threading.Thread(target=_cancelled_until, args=(connection, over))
+                ending.start()
+                try:
+                    state = _state(partial(connection.execute, "DELETE FROM fk_parent WHERE id=1"))
+                finally:
+                    over.set()
+                    ending.join()
+                assert state == "57014", (name, begin)
+    assert sql.execute("SELECT count(*) FROM fk_parent").fetchall() == [(20000,)]
+    sql.execute("TRUNCATE fk_parent")

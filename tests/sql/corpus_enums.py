@@ -85,6 +85,15 @@ SELECT string_agg(m::text, ',' ORDER BY m, id) FROM people
 SELECT m FROM people UNION SELECT 'ok'::mood ORDER BY m
 SELECT m FROM people UNION ALL SELECT m FROM people ORDER BY 1 DESC LIMIT 4
 SELECT m FROM people EXCEPT SELECT 'sad'::mood ORDER BY 1 DESC
+SELECT m FROM people UNION SELECT 'ok' ORDER BY m
+SELECT 'ok' UNION SELECT m FROM people ORDER BY 1
+SELECT m, id FROM people UNION ALL SELECT NULL, 9 ORDER BY 1 DESC, 2
+SELECT DISTINCT m FROM people INTERSECT SELECT 'sad' UNION SELECT 'happy' ORDER BY 1 DESC
+(SELECT m FROM people ORDER BY id LIMIT 2) UNION SELECT 'happy' ORDER BY 1 DESC
+SELECT m FROM people UNION SELECT 'none'
+SELECT m FROM people EXCEPT SELECT 'none'
+SELECT m FROM people UNION SELECT m::text FROM people
+SELECT max(u.m) FROM (SELECT m FROM people UNION SELECT 'ok') AS u
 VALUES ('sad'::mood), ('happy'), ('ok') ORDER BY 1 DESC
 SELECT * FROM (VALUES ('sad'::mood, 1), ('happy', 2), ('ok', 3)) AS v (m, n) ORDER BY m
 WITH w AS (SELECT m, id FROM people) SELECT * FROM w ORDER BY m, id

@@ -120,12 +120,14 @@ class Enforcing:
                 continue
             if self._finds(tie.child, tie.key.columns, old):
                 raise _still_named(tie, old)
-        for tie, new in self._came(since):
-            if tie.key.is_deferred is not deferred:
+        there: set[tuple[str, int, Key]] = set()
+        for tie, new, row in self._came(since):
+            mark = (tie.key.name, tie.child.id, new)
+            if tie.key.is_deferred is not deferred or mark in there:
                 continue
             if self._finds(tie.parent, tie.key.parent_columns, new):
-                continue
-            if self._finds(tie.child, tie.key.columns, new):  # not gone again meanwhile
+                there.add(mark)
+            elif self._is_left(tie, new, row):  # not gone again meanwhile
                 raise _not_there(tie, new)
 
     # --- what changed ---------------------------------------------------------------------------
@@ -162,18 +164,20 @@ class Enforcing:
                 seen.add(mark)
                 yield tie, old
 
-    def _came(self, since: int) -> Iterator[tuple[Tie, Key]]:
-        seen: set[tuple[str, int, Key]] = set()
+    def _came(self, since: int) -> Iterator[tuple[Tie, Key, Sequence[Any]]]:
+        """What rows name since then, with the row: one that got another key is a row that came."""
         for change in self._changes[since:]:
             if change.new is None:
                 continue
             for tie in self._kin.parents_of.get(change.table, ()):
                 new = tie.of_child(change.new)
-                mark = (tie.key.name, tie.child.id, new or ())
-                is_same = change.old is not None and tie.of_child(change.old) == new
-                if new is not None and not is_same and mark not in seen:
-                    seen.add(mark)
-                    yield tie, new
+                is_same = (
+                    change.old is not None
+                    and tie.of_child(change.old) == new
+                    and _own_key(tie, change.old) == _own_key(tie, change.new)
+                )
+                if new is not None and not is_same:
+                    yield tie, new, change.new
 
     # --- the rows -------------------------------------------------------------------------------
 
@@ -198,6 +202,15 @@ class Enforcing:
     def _finds(self, table: Table, columns: Sequence[int], key: Key) -> bool:
         text = f"SELECT 1 FROM {table.physical_name} WHERE {_where(columns)} LIMIT 1"
         return self._connection.execute(text, key).fetchone() is not None
+
+    def _is_left(self, tie: Tie, key: Key, row: Sequence[Any]) -> bool:
+        """By its own key: what it names may have no index, and this may be the event loop."""
+        columns = (*tie.child.key_positions, *tie.key.columns)
+        return self._finds(tie.child, columns, (row[0], *_own_key(tie, row), *key[1:]))
+
+
+def _own_key(tie: Tie, row: Sequence[Any]) -> Key:
+    return tuple(row[at + 1] for at in tie.child.key_positions)
 
 
 def no_pairs(at: int) -> None:

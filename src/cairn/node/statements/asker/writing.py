@@ -21,7 +21,7 @@ from cairn.native.point_inserts import PointInsert
 from cairn.node.rows.routes import Routes
 from cairn.node.statements.asker.dispatch import WRITE_S, Back, Dispatch, unknown
 from cairn.node.statements.asker.hops import Answered, Hop, Hops
-from cairn.node.statements.asker.owners import Params
+from cairn.node.statements.asker.owners import Owners, Params
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.context import Context
 from cairn.node.statements.owner.writes import Done, Insert
@@ -82,7 +82,7 @@ class Writes:
 
     def start_here(self, plan: plans.PointWrite, params: Params, callback: Done) -> bool:
         """Start a write whose rows are here; False: go the long way."""
-        if _ASKS in plan.sql:  # it may have to be ended
+        if _may_take_long(self._owners, plan):
             return False
         args = plan.bind(params)
         if not self._is_here(plan.table, args[0]):
@@ -119,7 +119,7 @@ class Writes:
         self, plan: plans.PointWrite, params: Params, callback: Answered[WriteResponse]
     ) -> Hop | None:
         """Pass a write on to its owner; None: go the long way."""
-        if _ASKS in plan.sql:
+        if _may_take_long(self._owners, plan):
             return None
         args = plan.bind(params)
         try:
@@ -136,6 +136,14 @@ class Writes:
             callback(result)
 
         return self._away.ask(link, _point_request(plan, args), answered)
+
+
+def _may_take_long(owners: Owners, plan: plans.PointWrite) -> bool:
+    """Whether it may have to be ended: it reads, or rows of others follow the one it names."""
+    if _ASKS in plan.sql:
+        return True
+    is_change = not plan.sql.startswith("INSERT")
+    return is_change and owners.execution.writes.has_followers(plan.table.id)
 
 
 def _point_request(plan: plans.PointWrite, args: Any, operation: str | None = None) -> WriteRequest:
@@ -193,7 +201,8 @@ class _Statement:
             return (await self._dispatch.write_at(owner, request)).row_count
 
         work = self._owners.following(attempt, self._context)
-        return await (self._context.watched(work) if _ASKS in plan.sql else work)
+        is_long = _may_take_long(self._owners, plan)
+        return await (self._context.watched(work) if is_long else work)
 
     async def _insert(
         self,

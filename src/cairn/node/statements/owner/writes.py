@@ -47,6 +47,7 @@ from cairn.storage.readers import Cancelled, Steps, translated
 
 Answer = WriteResponse | BlockResponse
 Done = Callable[[WriteResponse | CairnError], None]
+Children = dict[int, set[tuple[int, int]]]
 
 
 class NotPlain(CairnError):
@@ -67,8 +68,8 @@ class OwnerWrites:
     ) -> None:
         self._state, self.data, self._lease = state, data, lease
         self._replication, self._kinds = replication, kinds
-        self._kin_catalog: Catalog | None = None
-        self._children: dict[int, set[tuple[int, int]]] = {}
+        # By the id of their parents, as of one catalogue: read by the writer's thread as well.
+        self._children: tuple[Catalog | None, Children] = (None, {})
         self.short = 0  # statements of clients that wait for the chunk of a COPY before them
 
     def start_write(
@@ -85,17 +86,19 @@ class OwnerWrites:
         try:
             kind = self._kinds.of(request)
             is_long = takes_long(request, kind)
+            has_followers = not (is_long or kind.only_inserts) and self.has_followers(request.table)
             if ticket is not None and not is_long:
                 ticket.begin()  # over in a moment: it runs to its end
-                ticket = None
+                if not has_followers:
+                    ticket = None
         except CairnError as problem:
             callback(problem)
             return
         if is_quick(request, kind):
-            write = _OneRow(self, data.store, fence, request, kind, callback)
+            write = _OneRow(self, data.store, fence, request, kind, callback, ticket)
             data.submit_job(Job(write.run, write.done, is_quick=True))
             return
-        self.queue(request, kind, fence, callback, is_long, ticket)
+        self.queue(request, kind, fence, callback, is_long or has_followers, ticket)
 
     def queue(
         self,
@@ -199,7 +202,10 @@ class OwnerWrites:
     def handle_write(self, request: WriteRequest) -> Awaitable[WriteResponse]:
         """For another instance. What is short needs no task of its own."""
         try:
-            is_long = takes_long(request, self._kinds.of(request))
+            kind = self._kinds.of(request)
+            is_long = takes_long(request, kind) or (
+                not kind.only_inserts and self.has_followers(request.table)
+            )
         except CairnError:
             is_long = False
         return self.write_or_end(request, Cancelled()) if is_long else self.write(request)
@@ -234,11 +240,21 @@ class OwnerWrites:
 
     def _check_kin(self, store: DataStore, table_id: int) -> None:
         """A master that was just named may not have the tables yet whose rows name these."""
-        catalog = self._state.catalog
-        if self._kin_catalog is not catalog:  # looked for once: this is the way of every row
-            self._kin_catalog, self._children = catalog, children_by_parent(catalog)
-        for child, version in self._children.get(table_id, ()):
+        for child, version in self._children_now().get(table_id, ()):
             store.check_version(child, version)
+
+    def _children_now(self) -> Children:
+        catalog = self._state.catalog
+        known, found = self._children
+        if known is not catalog:  # looked for once: this is the way of every row
+            found = children_by_parent(catalog)
+            self._children = catalog, found
+        return found
+
+    def has_followers(self, table_id: int) -> bool:
+        """Whether rows of others may have to follow its rows, or be looked for: that may take
+        long, however few rows a statement names."""
+        return table_id in self._children_now()
 
     def _write_now(
         self, request: WriteRequest, kind: WriteKind, is_quick: bool, is_alone: bool
@@ -274,9 +290,9 @@ class OwnerWrites:
         return WriteResponse(count, lsn, tuple(rows)) if rows else WriteResponse(count, lsn)
 
 
-def children_by_parent(catalog: Catalog) -> dict[int, set[tuple[int, int]]]:
+def children_by_parent(catalog: Catalog) -> Children:
     """Tables whose rows name those of others, with their versions, by the id of these."""
-    found: dict[int, set[tuple[int, int]]] = {}
+    found: Children = {}
     for child in catalog.tables.values():
         for key in child.foreign_keys:
             found.setdefault(key.parent, set()).add((child.id, child.schema_version))
@@ -350,7 +366,7 @@ class _AskedRow:
 class _OneRow:
     """The write of one row on its way through the writer: one small object instead of closures."""
 
-    __slots__ = ("_callback", "_fence", "_kind", "_request", "_store", "_writes")
+    __slots__ = ("_callback", "_fence", "_kind", "_request", "_store", "_ticket", "_writes")
 
     def __init__(
         self,
@@ -360,9 +376,11 @@ class _OneRow:
         request: WriteRequest,
         kind: WriteKind,
         callback: Done,
+        ticket: Ticket | None,
     ) -> None:
         self._writes, self._store, self._fence = writes, store, fence
         self._request, self._kind, self._callback = request, kind, callback
+        self._ticket = ticket
 
     def run(self) -> Any:
         store = self._store
@@ -377,7 +395,10 @@ class _OneRow:
     def done(self, result: Any) -> None:
         writes = self._writes
         if result is None:
-            writes.queue(self._request, self._kind, self._fence, self._callback)
+            kind, ticket = self._kind, self._ticket
+            # What is ended takes its transaction with it: that has nobody else's work.
+            is_alone = ticket is not None
+            writes.queue(self._request, kind, self._fence, self._callback, is_alone, ticket)
             return
         if isinstance(result, CairnError):
             writes.settle(result, self._fence, self._request.check_only, self._callback)

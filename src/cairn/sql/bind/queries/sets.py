@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from sqlglot import exp
 
@@ -11,6 +11,7 @@ from cairn.model.errors import (
     CairnError,
     SyntaxProblem,
 )
+from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType
 from cairn.sql.bind.enums import of_one_enum
 from cairn.sql.bind.expressions.calls import ordered
@@ -108,6 +109,7 @@ def bind_set_operation(scope: Scope, tree: exp.Expr) -> Query:
             f"each {word} query must have the same number of columns",
             position=walk_position(second),
         )
+    left, right = _of_one_enum_each(scope, left, right, word)
     types = []
     for at, ((_, a), (_, b)) in enumerate(zip(known_types(left), known_types(right), strict=True)):
         try:
@@ -132,6 +134,39 @@ def bind_set_operation(scope: Scope, tree: exp.Expr) -> Query:
         limit,
         offset,
     )
+
+
+def _of_one_enum_each(scope: Scope, left: Query, right: Query, word: str) -> tuple[Query, Query]:
+    """Beside labels there are labels: else the columns would sort as texts do."""
+    for at, both in enumerate(zip(known(left), known(right), strict=True)):
+        ours, theirs = (each if isinstance(each, EnumType) else None for each in both)
+        if (ours and ours.id) != (theirs and theirs.id):
+            cells = [_cell(left, at, ours), _cell(right, at, theirs)]
+            one, other = of_one_enum(scope.binder, cells, word)
+            left, right = _with_cell(left, at, one), _with_cell(right, at, other)
+    return left, right
+
+
+def _cell(query: Query, at: int, enum: EnumType | None) -> Expr:
+    """What stands in a column, as far as it counts for what it may meet."""
+    if isinstance(query, Select):
+        expr = query.items[at].expr
+        # A literal of a list is a text by now; here it is what its neighbour is.
+        return Const(None, expr.value, expr.place) if _is_literal(expr) else expr
+    name, type_ = output(query)[at]
+    return Col(plain(type_), 0, at, name, scale=enum)
+
+
+def _is_literal(expr: Expr) -> TypeGuard[Const]:
+    return isinstance(expr, Const) and expr.type in (None, S) and expr.scale is None
+
+
+def _with_cell(query: Query, at: int, expr: Expr) -> Query:
+    if not isinstance(query, Select):
+        return query
+    items = list(query.items)
+    items[at] = replace(items[at], expr=expr)
+    return replace(query, items=tuple(items))
 
 
 def known_types(query: Query) -> list[tuple[str, Any]]:
