@@ -5,6 +5,7 @@ A script runs line by line on a cluster and on PostgreSQL; rows, SQLSTATEs and t
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -395,3 +396,39 @@ def test_what_follows_one_row_can_be_cancelled_from_everywhere(
                 assert state == "57014", (name, begin)
     assert sql.execute("SELECT count(*) FROM fk_parent").fetchall() == [(20000,)]
     sql.execute("TRUNCATE fk_parent")
+
+
+def test_tables_that_are_emptied_together_leave_no_orphans(
+    cluster: Cluster, sql: Connection
+) -> None:
+    """Rows come in while one table after the other is emptied."""
+    sql.execute("CREATE TABLE fk_parent (id INT PRIMARY KEY)")
+    sql.execute("CREATE TABLE fk_child (id INT PRIMARY KEY, p INT REFERENCES fk_parent)")
+    over = threading.Event()
+
+    def write(number: int) -> None:
+        with connect(cluster, ("i1", "i2")[number % 2]) as connection:
+            for at in range(1_000_000):
+                if over.is_set():
+                    return
+                with contextlib.suppress(psycopg.errors.ForeignKeyViolation):
+                    parent = (number * 7 + at) % 20
+                    if at % 3 == 0:
+                        text = "INSERT INTO fk_parent VALUES (%s) ON CONFLICT DO NOTHING"
+                        connection.execute(text, (parent,))
+                    else:
+                        key = number * 10_000_000 + at
+                        connection.execute("INSERT INTO fk_child VALUES (%s, %s)", (key, parent))
+
+    threads = [threading.Thread(target=write, args=(each,), daemon=True) for each in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(12):
+            sql.execute("TRUNCATE fk_parent, fk_child")
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join(30)
+    orphans = "SELECT count(*) FROM fk_child WHERE p NOT IN (SELECT id FROM fk_parent)"
+    assert sql.execute(orphans).fetchall() == [(0,)]

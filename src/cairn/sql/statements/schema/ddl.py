@@ -140,8 +140,18 @@ def truncate(cursor: Cursor, catalog: Catalog) -> DdlStatement:
         names = with_children(catalog, names)
     tail = finish(cursor)
     names = children_first(catalog, names)
-    each = [_truncate_one(name, catalog, tail, names, restarts) for name in names]
+    # Rows that came in between may name a parent that is gone by now. They go too, parents first:
+    # from then on nothing can name what was there before.
+    again = [name for name in reversed(names) if _has_parent(catalog, name, names)]
+    each = [_truncate_one(name, catalog, tail, names, restarts) for name in (*names, *again)]
     return one_by_one("TRUNCATE TABLE", each)
+
+
+def _has_parent(catalog: Catalog, name: str, names: list[str]) -> bool:
+    table = catalog.table(name)
+    parents = {key.parent for key in table.foreign_keys} if table is not None else set()
+    found = (catalog.table_by_id(each) for each in parents)
+    return any(each is not None and each.name != name and each.name in names for each in found)
 
 
 def _truncate_one(
