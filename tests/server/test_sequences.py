@@ -215,3 +215,25 @@ def test_truncate_lets_numbers_begin_anew_on_every_instance(cluster: Cluster, na
     cluster["i2"].sql(f"TRUNCATE {table} RESTART IDENTITY")
     found = sorted(number for node in ("i1", "i2") for (number,) in cluster[node].sql(insert))
     assert (going_on > 2, found[:2], len(set(found))) == (True, [1, 2], 4)
+
+
+def test_a_view_keeps_its_sequence(cluster: Cluster, name: str) -> None:
+    node = cluster["i1"]
+    node.sql(f"CREATE SEQUENCE {name}")
+    node.sql(f"CREATE VIEW {name}_v AS SELECT nextval('{name}') AS n")
+    try:
+        assert node.sql(f"SELECT n FROM {name}_v") == [(1,)]
+        assert refused(node, f"DROP SEQUENCE {name}")[0] == "2BP01"
+    finally:
+        node.sql(f"DROP VIEW {name}_v")
+
+
+def test_where_only_reading_is_allowed_no_number_is_taken(cluster: Cluster, name: str) -> None:
+    node = cluster["i1"]
+    node.sql(f"CREATE SEQUENCE {name}")
+    with node.connect() as connection:
+        connection.execute("BEGIN READ ONLY")
+        with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+            connection.execute(f"SELECT nextval('{name}')".encode())
+        connection.execute("ROLLBACK")
+        assert connection.execute(f"SELECT nextval('{name}')".encode()).fetchall() == [(1,)]

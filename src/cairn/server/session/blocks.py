@@ -15,6 +15,7 @@ import msgspec
 
 from cairn.model.errors import CairnError, InFailedTransaction, LimitExceeded, Unsupported
 from cairn.model.settings import limits
+from cairn.model.tables.catalog import WRITES
 from cairn.node.statements.blocks.open_block import Mark, OpenBlock
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
@@ -225,10 +226,11 @@ class Block:
 
 
 def check_reading(prepared: Prepared) -> None:
-    if is_writing(prepared.plan):
-        raise CairnError(
-            f"cannot execute {prepared.tag} in a read-only transaction", sqlstate="25006"
-        )
+    what = prepared.tag if is_writing(prepared.plan) else ""
+    if prepared.tag == "SELECT" and any(each[0] in WRITES for each in prepared.rights):
+        what = "nextval()"  # what else would a query need such a right for
+    if what:
+        raise CairnError(f"cannot execute {what} in a read-only transaction", sqlstate="25006")
 
 
 def _cannot_undo(what: str, count: int, since: str) -> CairnError:

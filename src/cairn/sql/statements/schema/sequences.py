@@ -165,7 +165,15 @@ def existing_sequence(catalog: Catalog, name: str, *, quiet: bool = False) -> Ta
 
 
 def _check_unused(catalog: Catalog, name: str) -> None:
-    """DEFAULTs are kept as texts: what they name must not go away under them."""
+    """DEFAULTs and views are kept as texts: what they name must not go away under them."""
+    for view in catalog.views.values():
+        if _names(view.body, name):
+            raise CairnError(
+                f"cannot drop sequence {name} because other objects depend on it",
+                detail=f"view {view.name} depends on sequence {name}",
+                hint=f"first DROP VIEW {view.name}",
+                sqlstate="2BP01",
+            )
     for table in catalog.tables.values():
         for column in table.columns:
             if column.default and _names(column.default, name):
