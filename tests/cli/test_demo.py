@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from cairn.cli.demo.stop import end_all, running
-from tests.cluster.harness import free_ports
+from cairn.testing.cluster import _free_ports as base_of  # a demo needs more than one
 
 pytestmark = pytest.mark.cluster
 
@@ -22,7 +22,7 @@ def demo(directory: Path, *more: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_demo_is_not_ended_by_another_one_in_its_directory(tmp_path: Path) -> None:
-    base = free_ports(1)[0] % 20_000 + 20_000
+    base = base_of(2)
     alone = ("--instances", "1", "--replication-factor", "1", "--detach")
     environment = {key: os.environ.pop(key, None) for key in ("CAIRN_ADMIN_PASSWORD",)}
     try:
@@ -43,7 +43,7 @@ def test_a_demo_is_not_ended_by_another_one_in_its_directory(tmp_path: Path) -> 
 def test_what_was_started_ends_when_the_rest_cannot_be(tmp_path: Path) -> None:
     """The folder of i2 is in the way of i2: i1 must not run on."""
     (tmp_path / "i2").touch()
-    base = free_ports(1)[0] % 20_000 + 20_000
+    base = base_of(2)
     both = ("--instances", "2", "--replication-factor", "1", "--detach")
     found = demo(tmp_path, *both, "--base-port", str(base))
     try:
@@ -55,7 +55,7 @@ def test_what_was_started_ends_when_the_rest_cannot_be(tmp_path: Path) -> None:
 
 def test_a_demo_that_was_killed_while_it_started_can_be_stopped(tmp_path: Path) -> None:
     """It had not written down what it started: the instances themselves have."""
-    base = free_ports(1)[0] % 20_000 + 20_000
+    base = base_of(2)
     alone = ("--instances", "1", "--replication-factor", "1", "--detach")
     assert demo(tmp_path, *alone, "--base-port", str(base)).returncode == 0
     try:

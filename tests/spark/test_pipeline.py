@@ -91,6 +91,7 @@ def test_a_load_that_fails_leaves_no_table_behind(
     assert pool.fetch("SELECT name FROM _pico_table WHERE name = 'left_behind'") == []
 
 
+@pytest.mark.slow
 def test_what_is_dumped_can_be_loaded_again(
     spark: Any, dsn: str, pool: SyncPool, tmp_path: Path
 ) -> None:
@@ -180,6 +181,7 @@ def test_the_report_is_one_page_with_everything_in_it(spark: Any, dsn: str, tmp_
     assert spark.read.parquet(str(tables / "intervals")).count() >= 2
 
 
+@pytest.mark.slow
 def test_the_report_says_who_led_raft_in_which_term(spark: Any, dsn: str, tmp_path: Path) -> None:
     page, tables = tmp_path / "report.html", tmp_path / "tables"
     assert pipeline.report(str(page), dsn=dsn, tables_to=str(tables)) == 0
