@@ -5,8 +5,9 @@ Parameters of the client are known in all of them; names set by LET become param
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import msgspec
 
@@ -42,6 +43,8 @@ from cairn.sql.plans import (
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.do_block import WrittenStep, read_do, read_steps
 from cairn.sql.typing_rules import POSTGRES_NAMES
+
+T = TypeVar("T")
 
 _QUERIES = ("select", "with", "values", "table")
 Prepare = Callable[[str, Catalog, int], Prepared]
@@ -206,19 +209,17 @@ class BodyReader:
         words = [word._replace(start=word.start + start) for word in tokens(body)]
         steps = read_steps(words, source)
         last = max([count, *(int(w.value) for w in words if w.kind == "param")])
-        found = dict(types)
-        for _ in range(2):  # the second time with what the first has found out
-            made = Planning(self._catalog, self._user_name, source, last, dict(found))
-            planned = tuple(made.step(step) for step in steps)
-            found = {number: made.types[number] for number in made.types if number <= last}
-        missing = [number for number in range(1, last + 1) if number not in found]
-        if missing:
-            raise IndeterminateType(f"could not determine data type of parameter ${missing[0]}")
+        made, planned, found = planned_twice(
+            lambda known: Planning(self._catalog, self._user_name, source, last, known),
+            lambda planning: (planning.step(step) for step in steps),
+            types,
+            last,
+        )
         return Prepared(
             text,
             "DO",
             BlockPlan(planned, last),
-            tuple(found[number] for number in range(1, last + 1)),
+            found,
             made.columns,
             made.tables,
             tuple(made.rights),
@@ -343,3 +344,21 @@ class Planning:
         self.tables |= made.tables
         self.rights |= dict.fromkeys(made.rights)
         return made
+
+
+def planned_twice(
+    begin: Callable[[dict[int, ColumnType]], Planning],
+    steps: Callable[[Planning], Iterable[T]],
+    types: dict[int, ColumnType],
+    last: int,
+) -> tuple[Planning, tuple[T, ...], tuple[ColumnType, ...]]:
+    """The second time with what the first has found out about parameters, up to `last`."""
+    known = dict(types)
+    for _ in range(2):
+        planning = begin(dict(known))
+        made = tuple(steps(planning))
+        known = {number: planning.types[number] for number in planning.types if number <= last}
+    missing = [number for number in range(1, last + 1) if number not in known]
+    if missing:
+        raise IndeterminateType(f"could not determine data type of parameter ${missing[0]}")
+    return planning, made, tuple(known[number] for number in range(1, last + 1))

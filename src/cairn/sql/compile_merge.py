@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cairn.model.errors import CairnError, IndeterminateType, SyntaxProblem, Unsupported
+from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Column, Table
 from cairn.model.types.values import TYPE_OF_OID
 from cairn.sql.bind.scope import GivenRows, no_column
-from cairn.sql.compile_block import Planning
+from cairn.sql.compile_block import Planning, planned_twice
 from cairn.sql.parse.lexer import Token, tokens
 from cairn.sql.plans import BlockPlan, BlockStep, GlobalWrite, Prepared
 from cairn.sql.statements.merge import Merge, When
@@ -36,18 +36,17 @@ def prepare_merge(
     assert table is not None
     last = max([len(param_oids), *(int(w.value) for w in found if w.kind == "param")])
     types = {at: TYPE_OF_OID[oid] for at, oid in enumerate(param_oids, 1) if oid in TYPE_OF_OID}
-    for _ in range(2):  # the second time with what the first has found out
-        planning = Planning(catalog, user_name, text, last, dict(types))
-        steps = tuple(_Steps(merge, table, planning).all())
-        types = {number: planning.types[number] for number in planning.types if number <= last}
-    missing = [number for number in range(1, last + 1) if number not in types]
-    if missing:
-        raise IndeterminateType(f"could not determine data type of parameter ${missing[0]}")
+    planning, steps, asked = planned_twice(
+        lambda known: Planning(catalog, user_name, text, last, known),
+        lambda begun: _Steps(merge, table, begun).all(),
+        types,
+        last,
+    )
     return Prepared(
         text,
         "MERGE",
         BlockPlan(steps, last),
-        tuple(types[number] for number in range(1, last + 1)),
+        asked,
         (),
         planning.tables,
         tuple(planning.rights),

@@ -8,6 +8,16 @@ from cairn.sql.parse.lexer import tokens
 from cairn.sql.parse.parse import parse_query
 
 
+def in_use(what: str, users: list[str], hint: str, *, verb: str = "drop") -> CairnError:
+    """PostgreSQL's words and code for what others hold."""
+    return CairnError(
+        f"cannot {verb} {what} because other objects depend on it",
+        detail="\n".join(users),
+        hint=hint,
+        sqlstate="2BP01",
+    )
+
+
 def check_unused(
     catalog: Catalog, what: str, name: str, column: str | None = None, *, verb: str = "drop"
 ) -> None:
@@ -16,12 +26,8 @@ def check_unused(
     if not users:
         return
     whole = f"{what} {name}" if column is None else f"column {column} of {what} {name}"
-    raise CairnError(
-        f"cannot {verb} {whole} because other objects depend on it",
-        detail="\n".join(f"view {view} depends on {whole}" for view in users),
-        hint=f"first DROP VIEW {users[-1]}",
-        sqlstate="2BP01",
-    )
+    told = [f"view {view} depends on {whole}" for view in users]
+    raise in_use(whole, told, f"first DROP VIEW {users[-1]}", verb=verb)
 
 
 def _uses(catalog: Catalog, view: str, name: str, column: str | None, verb: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from cairn.model.errors import (
-    CairnError,
     DuplicateObject,
     InvalidParameter,
     LimitExceeded,
@@ -20,6 +19,7 @@ from cairn.sql.parse.lexer import tokens
 from cairn.sql.plans import RoutinePlan
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import check_own_name
+from cairn.sql.statements.schema.dependents import in_use
 from cairn.sql.typing_rules import TYPE_WORDS
 
 LABELS_MAX = 1_000
@@ -203,23 +203,14 @@ def _names(text: str, name: str) -> bool:
 def check_no_texts(catalog: Catalog, name: str) -> None:
     users = texts_with(catalog, name)
     if users:
-        raise CairnError(
-            f"cannot rename type {name} because other objects depend on it",
-            detail="\n".join(users),
-            hint="they are kept as texts: drop them first, and make them again",
-            sqlstate="2BP01",
-        )
+        hint = "they are kept as texts: drop them first, and make them again"
+        raise in_use(f"type {name}", users, hint, verb="rename")
 
 
 def check_unused_type(catalog: Catalog, name: str) -> None:
     users = users_of(catalog, name)
     if users:
-        raise CairnError(
-            f"cannot drop type {name} because other objects depend on it",
-            detail="\n".join(users),
-            hint="drop what uses it first",
-            sqlstate="2BP01",
-        )
+        raise in_use(f"type {name}", users, "drop what uses it first")
 
 
 #: What everybody may do: to make a type needs the right to make tables.

@@ -32,6 +32,7 @@ from cairn.sql.statements.schema.common import (
     one_by_one,
     read_tail,
 )
+from cairn.sql.statements.schema.dependents import in_use
 
 _TYPES = ("bigint", "integer", "int", "smallint", "int8", "int4", "int2")
 
@@ -168,22 +169,15 @@ def _check_unused(catalog: Catalog, name: str) -> None:
     """DEFAULTs and views are kept as texts: what they name must not go away under them."""
     for view in catalog.views.values():
         if _names(view.body, name):
-            raise CairnError(
-                f"cannot drop sequence {name} because other objects depend on it",
-                detail=f"view {view.name} depends on sequence {name}",
-                hint=f"first DROP VIEW {view.name}",
-                sqlstate="2BP01",
-            )
+            told = f"view {view.name} depends on sequence {name}"
+            raise in_use(f"sequence {name}", [told], f"first DROP VIEW {view.name}")
     for table in catalog.tables.values():
         for column in table.columns:
             if column.default and _names(column.default, name):
-                raise CairnError(
-                    f"cannot drop sequence {name} because other objects depend on it",
-                    detail=f"default value for column {column.name} of table {table.name} "
-                    f"depends on sequence {name}",
-                    hint=f"ALTER TABLE {table.name} ALTER COLUMN {column.name} DROP DEFAULT first",
-                    sqlstate="2BP01",
-                )
+                where = f"column {column.name} of table {table.name}"
+                told = f"default value for {where} depends on sequence {name}"
+                hint = f"ALTER TABLE {table.name} ALTER COLUMN {column.name} DROP DEFAULT first"
+                raise in_use(f"sequence {name}", [told], hint)
 
 
 def _names(default: str, name: str) -> bool:
