@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from cairn.model.errors import CairnError, Unreachable
+from cairn.model.errors import CairnError, NoMaster, Unreachable
 from cairn.net import frames
 from cairn.net.handshake import DialSide, Identity, ListenSide
-from cairn.net.link import CANCEL, Handler, Link
+from cairn.net.link import CANCEL, Handler, Later, Link
 
 ME, PEER = Identity("demo"), Identity("demo", "cluster-1", "uuid-1", "i1", 1)
 
@@ -144,5 +144,34 @@ def test_an_answer_that_cannot_be_sent_is_an_error() -> None:
             with pytest.raises(CairnError, match="internal error"):
                 await link.call("odd", 1, 5)
             assert msgspec.msgpack.decode(await link.call("echo", "alive", 5)) == "alive"
+
+    asyncio.run(scene())
+
+
+def test_an_answer_may_come_by_a_call_and_leaves_with_it() -> None:
+    held: list[Later] = []
+
+    def later(link: Link, body: msgspec.Raw) -> Later:
+        held.append(Later())
+        return held[-1]
+
+    async def scene() -> None:
+        async with linked({"later": later, "echo": echo}) as link:
+            for answer in ("good", NoMaster("nobody is master")):
+                call = asyncio.ensure_future(link.call("later", None, 5))
+                assert msgspec.msgpack.decode(await link.call("echo", 1, 5)) == 1  # others go on
+                assert not call.done()
+                held.pop().say(answer)
+                if isinstance(answer, str):
+                    assert msgspec.msgpack.decode(await call) == answer
+                else:
+                    with pytest.raises(NoMaster, match="nobody is master"):
+                        await call
+            call = asyncio.ensure_future(link.call("later", None, 5))
+            assert msgspec.msgpack.decode(await link.call("echo", 2, 5)) == 2
+            link.close()
+            with pytest.raises(CairnError, match="was lost"):
+                await call
+            held.pop().say("to nobody")
 
     asyncio.run(scene())

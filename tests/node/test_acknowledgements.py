@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from cairn.model.errors import CairnError
 from cairn.model.log.records import Vclock
 from cairn.node.rows.acknowledgements import Acknowledgements
 from cairn.replication.relay import Subscribe
@@ -17,7 +19,7 @@ def master_a() -> Acknowledgements:
         name="a",
         uuid="a",
         members=lambda: ["a", "b", "c"],
-        history=SimpleNamespace(epoch=2, cut={"a": 5}),
+        history=SimpleNamespace(epoch=2, cut={"a": 5}, limit=lambda origin, epoch: 5),
         state=SimpleNamespace(cluster=SimpleNamespace(instances=rows)),
     )
     data: Any = SimpleNamespace(vclock={"a": 9}, fence=SimpleNamespace(is_sync=True))
@@ -43,3 +45,26 @@ def test_who_says_itself_that_it_has_less_is_believed() -> None:
     acks.take(asks("b", {"a": 8}))
     acks.take(asks("b", {"a": 6}))  # its disk has lost records
     assert acks.safe_lsn() == 6
+
+
+def test_a_group_of_writes_is_answered_as_it_is_confirmed() -> None:
+    told: list[tuple[int, CairnError | None]] = []
+
+    async def scene() -> Acknowledgements:
+        acks = master_a()
+        for lsn in (7, 8, 9, 6):  # the last is a reader's, who has seen less
+            acks.when_safe(lsn, 2, lambda problem, lsn=lsn: told.append((lsn, problem)))  # type: ignore[misc]
+        assert (told, acks.outstanding()) == ([], 4)
+        acks.take(asks("b", {"a": 8}))
+        assert (told, acks.outstanding(), acks.answered) == (
+            [(7, None), (8, None), (6, None)],
+            1,
+            3,
+        )
+        acks.when_safe(8, 2, lambda problem: told.append((8, problem)))  # safe when asked for
+        acks.take(asks("c", {"a": 9}))
+        return acks
+
+    acks = asyncio.run(scene())
+    assert told == [(7, None), (8, None), (6, None), (8, None), (9, None)]
+    assert acks.outstanding() == 0

@@ -515,8 +515,8 @@ MUTANTS = tuple(
         (
             *("speed", "a row wakes the pulls of all", RELAYING),
             *(
-                "        while (\n            not has_news",
-                "        if (\n            not has_news",
+                "        while not self._has_news",
+                "        if not self._has_news",
             ),
             PULLS + "a_row_wakes_only_the_pulls_of_those_who_take_it_here",
         ),
@@ -526,8 +526,11 @@ MUTANTS = tuple(
             PULLS + "records_that_follow_each_other_closely_travel_together_in_async_mode",
         ),
         (
-            *("speed", "sync writes wait for each other", RELAYING),
-            *("if not data.fence.is_sync:", "if True:"),
+            *("speed", "a commit does not wake a pull that is held", RELAYING),
+            *(
+                "        self._data.when_moved(held.look)\n        return held.later",
+                "        return held.later",
+            ),
             PULLS + "sync_mode_does_not_wait_for_more",
         ),
         # --- streams ------------------------------------------------------------------------------

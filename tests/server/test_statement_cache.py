@@ -7,11 +7,13 @@ import gc
 import weakref
 
 import msgspec
+import pytest
 
 from cairn.model.tables.catalog import Catalog
 from cairn.node.watching.statistics import Statistics
+from cairn.server import statements
 from cairn.server.plan_size import kept_bytes
-from cairn.server.statements import MAX_CACHED_BYTES, Cached, StatementCache
+from cairn.server.statements import Cached, StatementCache
 from tests.cluster.harness import Cluster
 from tests.server.raw import Raw, message
 from tests.sql.harness import empty_catalog
@@ -44,16 +46,18 @@ def test_a_plan_does_not_keep_the_catalogue_that_it_was_made_by() -> None:
     cache.close()
 
 
-def test_the_cache_counts_what_plans_keep() -> None:
+def test_the_cache_counts_what_plans_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = statements.MAX_CACHED_BYTES // 16
+    monkeypatch.setattr(statements, "MAX_CACHED_BYTES", most)
     cache, catalog = StatementCache(Statistics()), empty_catalog()
     one = understood(cache, "SELECT 1" + ", 1" * 900, catalog)
     assert one.size > 100 * len(one.text)  # a text tells little of its plan
     literal = understood(cache, f"SELECT '{'x' * 9_000}'", catalog)
     assert literal.size < 6 * len(literal.text)
-    for at in range(300):
+    for at in range(20):
         understood(cache, f"SELECT {at}" + ", 1" * 900, catalog)
-    assert cache._bytes == sum(each.size for each in cache._known.values()) <= MAX_CACHED_BYTES
-    assert 100 < len(cache._known) < 300
+    assert cache._bytes == sum(each.size for each in cache._known.values()) <= most
+    assert 5 < len(cache._known) < 20
     cache.forget()
     assert cache._bytes == 0
     cache.close()

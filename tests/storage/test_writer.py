@@ -236,3 +236,52 @@ def test_looks_leave_nothing_for_the_disk(tmp_path: Path) -> None:
     desk = scene(play, tmp_path / "t.db")
     assert [what for what, _ in desk.rows()] == ["first", "second"]
     assert pages[0] == 0 and pages[1] > 0
+
+
+class Replicas:
+    """Who confirms what was told so far when asked to, and not before."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk, self._confirmed = desk, 0
+        self.answered = 0
+
+    def outstanding(self) -> int:
+        return len(self._desk.told) - self._confirmed
+
+    def confirm(self) -> None:
+        self.answered = self.outstanding()
+        self._confirmed = len(self._desk.told)
+
+
+def test_replicas_store_one_half_while_the_other_one_is_stored_here(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    async def play(desk: Desk) -> None:
+        desk.writer.others = replicas = Replicas(desk)
+        finished = desk.writer._finished
+
+        def told(jobs: list[Job]) -> None:
+            sizes.append(len(jobs))
+            finished(jobs)
+
+        desk.writer._finished = told  # type: ignore[method-assign]
+        for n in range(8):
+            desk.put(f"{n}", is_quick=True)
+        await desk.until(8)  # half of it, then the rest
+        replicas.confirm()
+        for n in range(8, 10):  # fewer than were answered: the others are waited for a moment only
+            desk.put(f"{n}", is_quick=True)
+        await desk.until(10)
+
+    desk = scene(play, tmp_path / "x.db")
+    assert sizes == [4, 4, 1, 1]
+    assert desk.told == [str(n) for n in range(10)]
+
+
+def test_whoever_waits_for_nobody_is_stored_in_one_group(tmp_path: Path) -> None:
+    async def play(desk: Desk) -> None:
+        for n in range(8):
+            desk.put(f"{n}", is_quick=True)
+        await desk.until(8)
+
+    assert scene(play, tmp_path / "x.db").writer.groups == 1

@@ -43,11 +43,27 @@ CANCEL = "cancel_request"  # one-way: the id of a request whose answer nobody wa
 
 _encode = msgspec.msgpack.Encoder().encode
 
-#: Answers a request: a value at once, or an awaitable of one.
+#: Answers a request: a value at once, or an awaitable of one, or `Later`.
 Handler = Callable[["Link", msgspec.Raw], Any]
 Callback = Callable[[msgspec.Raw | CairnError], None]
 #: The span of a request, by the trace that came with it and its method; None when it has none.
 Traced = Callable[[str, str], Span | None]
+
+
+class Later:
+    """An answer that comes by a call: without a task, and on its way when the call returns."""
+
+    __slots__ = ("_say",)
+
+    def __init__(self) -> None:
+        self._say: Callable[[Any], None] = lambda answer: None
+
+    def goes_by(self, say: Callable[[Any], None]) -> None:
+        self._say = say
+
+    def say(self, answer: Any) -> None:
+        """The answer, or the error; once."""
+        self._say(answer)
 
 
 class Link(asyncio.Protocol):
@@ -103,6 +119,8 @@ class Link(asyncio.Protocol):
                     self._shake(payload)
                 else:
                     self._receive(frames.decode_frame(payload))
+            if self._out:
+                self._flush()
         except Exception as problem:  # whatever a peer sends costs this connection, no more
             self.close(owned(problem, "a frame of a peer"))
 
@@ -329,7 +347,9 @@ class Link(asyncio.Protocol):
         except Exception as problem:
             self._answer_error(frame, problem)
             return
-        if isinstance(answer, Awaitable):
+        if type(answer) is Later:
+            answer.goes_by(lambda said: self._say(frame, said))
+        elif isinstance(answer, Awaitable):
             task = asyncio.ensure_future(answer)
             self._tasks[task] = frame.id
             task.add_done_callback(lambda done: self._finished(frame, done))
@@ -355,6 +375,13 @@ class Link(asyncio.Protocol):
             raise
         finally:
             ACTIVE.reset(before)
+
+    def _say(self, frame: frames.Frame, said: Any) -> None:
+        if isinstance(said, BaseException):
+            self._answer_error(frame, said)
+        elif frame.kind == frames.REQUEST and self.is_open:
+            self._answer(frame, said)
+        self._flush()
 
     def _finished(self, frame: frames.Frame, task: asyncio.Future[Any]) -> None:
         self._tasks.pop(task, None)

@@ -441,7 +441,7 @@ class Instance:
             PeerCall("can_give_copy", Empty, self.health.handle_can_give, raft),
             PeerCall("report_move", MoveReport, self.move_driver.note, raft),
             PeerCall("ballot", BallotRequest, replication.ballots.answer, rows),
-            PeerCall("subscribe", Subscribe, replication.relay.subscribe, rows),
+            PeerCall("subscribe", Subscribe, replication.relay.answer, rows),
             PeerCall("copy_rows", CopyRequest, self.health.handle_copy, rows),
             PeerCall("move_delta", DeltaRequest, self.giving.handle_delta, rows),
             PeerCall("read_rows", ReadRequest, reads.handle_read, rows, sees_link=True),

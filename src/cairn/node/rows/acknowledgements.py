@@ -37,6 +37,13 @@ class Acknowledgements:
         self.vclocks: dict[str, Vclock] = {}  # subscriber uuid → what it has durably
         self._waiters: list[AckWaiter] = []  # the oldest first
         self._clock: asyncio.TimerHandle | None = None  # which rings when its time is over
+        self.answered = 0  # how many were told together the last time
+
+    def outstanding(self) -> int | None:
+        """How many writes wait for a majority; None: they wait for nobody."""
+        if self._data.fence.is_sync and len(self._place.members()) > 1:
+            return len(self._waiters)
+        return None
 
     def begin_anew(self) -> None:
         """A new epoch began: what it left out is confirmed by nobody any more."""
@@ -96,10 +103,11 @@ class Acknowledgements:
         self, lsn: int, epoch: int, callback: Callable[[CairnError | None], None]
     ) -> None:
         """The same without a task; the callback gets None, or why nobody knows."""
+        waiters = self._waiters
         if not self._is_history(lsn, epoch):
             callback(self._left_out())
-        elif self.safe_lsn() >= lsn:
-            callback(None)
+        elif not (waiters and waiters[-1].lsn <= lsn) and self.safe_lsn() >= lsn:
+            callback(None)  # asked once for a group: behind one who waits nobody is safe
         else:
             loop = asyncio.get_running_loop()
             self._waiters.append(AckWaiter(lsn, epoch, callback, loop.time()))
@@ -133,6 +141,7 @@ class Acknowledgements:
         for waiter in self._waiters:
             (over if is_over(waiter) else still).append(waiter)
         self._waiters = still
+        self.answered = len(over) or self.answered
         for waiter in over:
             try:
                 waiter.callback(why(waiter))

@@ -35,14 +35,14 @@ from cairn.model.tables.schema import BUCKET_COLUMN, Table
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.runtime import spawn
-from cairn.node.waiting import teller
+from cairn.node.waiting import signalled, teller
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.kin import check_ties
 from cairn.storage.data_db.row_log import ENTERED_EPOCH
 from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.reshaping import check_rows
-from cairn.storage.files.writer import Disk, Job
+from cairn.storage.files.writer import Disk, Job, Others
 
 log = logging.getLogger("cairn.data")
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class DataPlane:
         self.versions = store.versions  # of tables, likewise: rows of a later one are not seen yet
         #: A clock, and when the statement that has the writer for itself began.
         self._alone: tuple[Callable[[], float], float] | None = None
-        self._watchers: list[asyncio.Future[None]] = []
+        self._watchers: dict[Callable[[], None], None] = {}  # in the order in which they came
         self._may_differ = False  # local tables from the catalogue
         self._reconciling: asyncio.Task[None] | None = None
         self.follow(state.cluster)
@@ -151,6 +151,10 @@ class DataPlane:
         alone = self._alone
         return alone is not None and alone[0]() - alone[1] > LONG_WRITE_S
 
+    def confirmed_by(self, others: Others) -> None:
+        """The writer learns for whom its groups wait after they are committed."""
+        self._disk.others = others
+
     def share_with(self, reads: Callable[[], int]) -> Disk:
         """The writer learns how many reads the event loop answers: not to be in their way."""
         self._disk.reads = reads
@@ -167,21 +171,28 @@ class DataPlane:
             self.announce()
 
     def announce(self) -> None:
-        """The vclock may have moved: those who wait for news look again."""
-        watchers, self._watchers = self._watchers, []
-        for future in watchers:
-            if not future.done():
-                future.set_result(None)
+        """The vclock may have moved: those who wait for news look again, when all of the group
+        has arrived and before the next one is run."""
+        watchers, self._watchers = self._watchers, {}
+        call_soon = asyncio.get_running_loop().call_soon
+        for watcher in watchers:
+            call_soon(watcher)
+
+    def when_moved(self, watcher: Callable[[], None]) -> None:
+        """It is called once: after the next group, or when there are other news."""
+        self._watchers[watcher] = None
+
+    def forget(self, watcher: Callable[[], None]) -> None:
+        self._watchers.pop(watcher, None)
 
     async def wait_moved(self, timeout_s: float) -> None:
         """Until the next group is committed, or the time is up."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._watchers.append(future)
+        moved = asyncio.Event()
+        self.when_moved(moved.set)
         try:
-            async with asyncio.timeout(timeout_s):
-                await future
-        except TimeoutError:
-            return
+            await signalled(moved, timeout_s)
+        finally:
+            self.forget(moved.set)
 
     # --- what Raft says -------------------------------------------------------------------------
 

@@ -107,6 +107,10 @@ class Place:
         self.must_copy = True
         self._on_diverged()
 
+    @property
+    def is_complete(self) -> bool:
+        return self.entered.is_set() and not self.must_copy
+
     async def complete(self) -> None:
         """Rows are given only by an instance that has them all, of the present history."""
         await self.entered.wait()

@@ -54,6 +54,7 @@ class Replication:
         incarnation = int(runtime.wall_clock().timestamp() * 1000)
         self.place = Place(name, uuid, state, data, on_diverged)
         self.acks = Acknowledgements(self.place, data)
+        data.confirmed_by(self.acks)
         self.mesh = Mesh(self.place, data, incarnation, on_routes, on_beat)
         self.relay = Relay(self.place, data, self._reader, self.acks, self.mesh)
         self.ballots = Ballots(self.place, data, peers, self.mesh)
@@ -72,6 +73,7 @@ class Replication:
         )
 
     def close(self) -> None:
+        self.relay.close()
         self._reader.close()
         self.copies.close()
 

@@ -121,6 +121,11 @@ class Routes:
         ]
         if here in fit:
             return here
+        if not fit and preference == "replica" and set(row.members) <= {row.current_master_name}:
+            raise NotInPrerequisiteState(  # nobody who could come back in a moment
+                f"replicaset {replicaset} has no instance to read from ({preference})",
+                hint="it has one member; read with read_preference = any",
+            )
         if not fit:
             raise NoMaster(f"replicaset {replicaset} has no instance to read from ({preference})")
         return fit[here % len(fit)]

@@ -14,7 +14,16 @@ from cairn.net.peers import Network
 from cairn.node.runtime import uuid_from
 from cairn.sim.cluster.loop import Process, VirtualLoop
 from cairn.sim.cluster.wire import SimNetwork, Wire
-from cairn.storage.files.writer import MAX_GROUP, Disk, Job, NoReader, Reader, run_group
+from cairn.storage.files.writer import (
+    MAX_GROUP,
+    Disk,
+    Job,
+    Nobody,
+    NoReader,
+    Others,
+    Reader,
+    run_group,
+)
 
 CHECKPOINT = 4_000_000  # past this, SQLite itself may have synced and moved parts of the log
 HUNG_S = 0.1  # how often a disk that hangs is tried
@@ -122,6 +131,7 @@ class VirtualDisk:
         self.groups = self.jobs = 0
         self.reads: Callable[[], int] = lambda: 0  # of no interest here: nothing waits on the loop
         self.reader: Reader = NoReader()
+        self.others: Others = Nobody()  # likewise
 
     def submit(self, job: Job) -> None:
         if job.is_urgent:

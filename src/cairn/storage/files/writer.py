@@ -75,11 +75,28 @@ class NoReader:
         return
 
 
+class Others(Protocol):
+    """Who has to have a statement besides this file before its client is answered."""
+
+    answered: int  # how many clients were, when the last of their confirmations came
+
+    def outstanding(self) -> int | None:
+        """How many statements wait for them; None: no statement does."""
+
+
+class Nobody:
+    answered = 0
+
+    def outstanding(self) -> int | None:
+        return None
+
+
 class Disk(Protocol):
     """Takes jobs in order. A thread in life, a virtual disk under the simulator."""
 
     reads: Callable[[], int]
     reader: Reader
+    others: Others
 
     @property
     def is_busy(self) -> bool:
@@ -195,6 +212,8 @@ class WriterThread:
         self._slow_until = 0.0
         self.reads: Callable[[], int] = lambda: 0  # how many the event loop has answered
         self.reader: Reader = NoReader()
+        self.others: Others = Nobody()
+        self._most = MAX_GROUP  # of the group that is open
         self._read = 0
         self._patience_s = QUICK_COMMIT_S
         self._pages = 0  # of the write-ahead log
@@ -279,8 +298,10 @@ class WriterThread:
             return
         queue = self._queue
         try:
+            if not self._open:
+                self._most = self._share(len(queue))
             for _ in range(SLICE):
-                if not queue or not queue[0].is_quick:
+                if not queue or not queue[0].is_quick or len(self._open) >= self._most:
                     break
                 self._run_here(self._pop())
             if self._may_wait_for_more():
@@ -289,6 +310,14 @@ class WriterThread:
                 self._end_group()
         except BaseException as problem:
             self._fail(problem)
+
+    def _share(self, queued: int) -> int:
+        """How many of them make the next group.
+
+        Where replicas have to confirm it, half of them as long as the replicas have nothing to do:
+        they store that half while we store the other one.
+        """
+        return MAX_GROUP if self.others.outstanding() != 0 else max(queued // 2, 1)
 
     def _end_group(self) -> None:
         step, jobs = self._taken()
@@ -342,8 +371,10 @@ class WriterThread:
         """
         queue = self._queue
         if self._open and queue:
-            return queue[0].is_quick and len(self._open) < MAX_GROUP
+            return queue[0].is_quick and len(self._open) < self._most
         gathered = len(self._open) + len(queue)
+        if self.others.outstanding() is not None:
+            self._last = self.others.answered
         return gathered < self._last and not self._urgent and monotonic() - self._since < GATHER_S
 
     def _taken(self) -> tuple[Callable[[list[Job]], None], list[Job]]:
