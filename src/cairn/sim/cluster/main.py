@@ -16,9 +16,11 @@ from cairn.sim.cluster.history import Result, run_seed
 from cairn.sim.cluster.queue.queue_kills import run_all
 from cairn.sim.cluster.row_history import run_row_seed
 from cairn.sim.cluster.session_trials import (
+    BANK_KINDS,
     JOIN_KINDS,
     LANE_KINDS,
     ONCE_KINDS,
+    run_bank_trial,
     run_join_trial,
     run_lane_trial,
     run_once_trial,
@@ -36,6 +38,7 @@ KINDS: dict[str, Callable[[int], Result]] = {
     **{f"blocks-{name}": run_block_trial(name) for name in BLOCK_KINDS},
     **{f"lanes-{name}": run_lane_trial(name) for name in LANE_KINDS},
     **{f"joins-{name}": run_join_trial(name) for name in JOIN_KINDS},
+    **{f"bank-{name}": run_bank_trial(name) for name in BANK_KINDS},
     **{f"once-{name}": run_once_trial(name) for name in ONCE_KINDS},
 }
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all

@@ -123,9 +123,35 @@ class WireClient:
         finally:
             self._is_taken = False
 
+    async def copied(self, text: str) -> bytes:
+        """What COPY … TO STDOUT tells."""
+        self._is_taken = True
+        try:
+            await self._answered(self._pg.query(text, copy=True))
+            told = b"".join(self._pg.take_copy())
+            self._pg.take_results()
+            return told
+        finally:
+            self._is_taken = False
+
+    async def copy_in(self, text: str, lines: bytes) -> None:
+        """COPY … FROM STDIN."""
+        self._is_taken = True
+        try:
+            await self._answered(self._pg.query(text, copy=True))
+            if self._pg.wants_copy_data:
+                await self._answered(self._pg.copy_data(lines) + self._pg.copy_done())
+            self._pg.take_results()
+        finally:
+            self._is_taken = False
+
     @property
     def is_free(self) -> bool:
         return self._pg.is_idle and not self._is_taken
+
+    @property
+    def _is_my_turn(self) -> bool:
+        return self._pg.is_idle or self._pg.wants_copy_data
 
     @property
     def is_over(self) -> bool:
@@ -141,7 +167,7 @@ class WireClient:
         self._waiting = asyncio.get_running_loop().create_future()
         self._session.data_received(data)
         try:
-            if not self._pg.is_idle:
+            if not self._is_my_turn:
                 await self._waiting
         except asyncio.CancelledError:
             self.close()
@@ -161,7 +187,7 @@ class WireClient:
             return
         if back:
             asyncio.get_running_loop().call_soon(self._session.data_received, back)
-        if self._pg.is_idle:
+        if self._is_my_turn:
             self._wake()
 
     def lost(self) -> None:
