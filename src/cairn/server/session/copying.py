@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cairn.model.errors import CairnError, NumbersNeeded, QueryCanceled, Unsupported
+from cairn.model.errors import CairnError, NumbersNeeded, PlanOutdated, QueryCanceled, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.tables.schema import Column, fit_of
 from cairn.model.types.decimals import encode_shown, padder
@@ -38,6 +38,7 @@ from cairn.storage.data_db.packed_insert import insert_text
 if TYPE_CHECKING:
     from cairn.server.session.session import Session
 
+KEPT_BYTES = 1024 * 1024  # of what a client sent, until some of it is stored
 PIECE_BYTES = 64 * 1024  # read in one go: what fits the processor's cache is read twice as fast
 
 
@@ -80,21 +81,43 @@ async def copy_rows(session: Session, cached: Cached) -> None:
         session.running.finished(count)
         return
     session.block.check_alone("COPY")
-    with ExitStack() as under_way:
-        plan = await _when_operable(session, cached, under_way)
-        session.copy_in = CopyIn(session, plan)
-        session.state = COPYING
-        session.pg.copy_in_response(0, len(plan.columns))
-        session.flush()
-        try:
-            count = await session.copy_in.run()
-        finally:
-            session.copy_in = None
-            if session.state is COPYING:
-                session.state = WORKING
+    count = await copy_in(session, cached)
     session.block.wrote()
     session.pg.command_complete(f"COPY {count}")
     session.running.finished(count)
+
+
+async def copy_in(session: Session, cached: Cached) -> int:
+    """Begun again while nothing is stored, if the table had changed and this instance had not heard
+    of it: the client has sent its rows, and cannot be asked for them once more."""
+    columns: tuple[str, ...] | None = None
+    sent: list[CopyData | CopyDone | CopyFail] = []
+    while True:
+        with ExitStack() as under_way:
+            plan = await _when_operable(session, cached, under_way)
+            copying = session.copy_in = CopyIn(session, plan, sent)
+            session.state = COPYING
+            if columns is None:
+                columns = plan.columns
+                session.pg.copy_in_response(0, len(columns))
+                session.flush()
+            try:
+                return await copying.run()
+            except PlanOutdated:
+                if not copying.may_begin_again or not await _is_still_so(session, cached, columns):
+                    raise
+                sent = copying.sent
+            finally:
+                session.copy_in = None
+                if session.state is COPYING:
+                    session.state = WORKING
+
+
+async def _is_still_so(session: Session, cached: Cached, columns: tuple[str, ...]) -> bool:
+    """Whether lines mean the same as when the client was asked for them."""
+    plan = (await session.running.understood(cached.text)).prepared.plan
+    assert isinstance(plan, plans.CopyPlan)
+    return plan.columns == columns
 
 
 async def _when_operable(session: Session, cached: Cached, under_way: ExitStack) -> plans.CopyPlan:
@@ -179,7 +202,12 @@ async def _drained(session: Session) -> None:
 class CopyIn:
     """One COPY FROM STDIN. While one chunk is being written, the next one is read."""
 
-    def __init__(self, session: Session, plan: plans.CopyPlan) -> None:
+    def __init__(
+        self,
+        session: Session,
+        plan: plans.CopyPlan,
+        sent: Sequence[CopyData | CopyDone | CopyFail] = (),
+    ) -> None:
         assert plan.insert is not None and plan.table is not None
         self._session, self._plan, self._table = session, plan, plan.table
         self._decoder: arrow.BatchDecoder | None = None
@@ -189,6 +217,9 @@ class CopyIn:
             header=_has_header(plan.options),
             **_options(plan.options),
         )
+        self._again = list(sent)  # what an earlier attempt was sent
+        self.sent: list[CopyData | CopyDone | CopyFail] = []  # while nothing is stored
+        self._sent_bytes = 0
         self.wake = asyncio.Event()  # set by the session when bytes have come
         self.waiting_bytes = 0  # received by the session, not taken yet
         self._types = plan.insert.param_types
@@ -227,8 +258,9 @@ class CopyIn:
         """Until the client is done; the number of rows taken."""
         try:
             while True:
-                messages = _taken(self._session)
+                messages, self._again = [*self._again, *_taken(self._session)], []
                 self.waiting_bytes = 0
+                self._keep(messages)
                 if not messages:
                     await self._more()
                 elif await self._take(messages):
@@ -243,7 +275,20 @@ class CopyIn:
         finally:
             if self._writing is not None:
                 self._writing.cancel()  # the client is gone: nobody waits for it
-            _taken(self._session)  # the client may go on sending after an error
+            rest = _taken(self._session)  # the client may go on sending after an error
+            self._keep(rest)
+
+    def _keep(self, messages: list[CopyData | CopyDone | CopyFail]) -> None:
+        self._sent_bytes += sum(len(each.data) for each in messages if isinstance(each, CopyData))
+        if self.may_begin_again:
+            self.sent += messages
+        else:
+            self.sent.clear()
+
+    @property
+    def may_begin_again(self) -> bool:
+        """Nothing is stored, and all that was sent is at hand."""
+        return not self._count and self._sent_bytes <= KEPT_BYTES
 
     async def _more(self) -> None:
         """Wait for bytes; notice a client that is gone, a cancel and a message out of place."""
