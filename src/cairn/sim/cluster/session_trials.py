@@ -118,7 +118,9 @@ class BankTrial(Trial):
         super().__init__(seed, name, mode)
         self.bank = Bank(self.load, Faces(self.world), self.chance, is_strict=self.is_strict)
         self.registers = self.bank
-        self.bank.change_s = 0.5 if name in ("schema", "columns") else self.chance.choice((1.0, 4.0))
+        self.bank.is_calm = self.kind.is_planned
+        is_of_schema = name in ("schema", "columns")
+        self.bank.change_s = 0.5 if is_of_schema else self.chance.choice((1.0, 4.0))
         self.world.loop.thread_delay_s = self.chance.choice((0.0, 0.0, 0.002, 0.05))
         self.drops_soon = self.chance.random() < 0.7  # rows that were handed over
 

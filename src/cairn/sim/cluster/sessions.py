@@ -15,7 +15,9 @@ from weakref import WeakKeyDictionary
 from cairn.model.errors import CairnError
 from cairn.node.instance import Instance
 from cairn.pgwire.client.client import PgClient
+from cairn.server import statements
 from cairn.server.face import PgFace
+from cairn.server.session import session
 from cairn.server.session.session import Session
 from cairn.sim.cluster.loop import Process
 from cairn.sim.cluster.node import SimNode
@@ -31,6 +33,7 @@ class Faces:
     def __init__(self, world: World) -> None:
         self._faces: WeakKeyDictionary[Instance, PgFace] = WeakKeyDictionary()
         world.equip = self._equip
+        world.real_limits += [(statements, "TURN_S"), (session, "TURN_S")]
 
     def _equip(self, node: SimNode, instance: Instance) -> None:
         face = self._faces[instance] = PgFace(instance, node.config, None)

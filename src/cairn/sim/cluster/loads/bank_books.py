@@ -1,10 +1,10 @@
 """The books of a bank: what its clients did and were told, and what has to be true of it.
 
-Each account has a balance and the list of the transfers that made it, so an account explains itself.
+Each account has a balance and the list of the transfers that made it, so it explains itself.
 A transfer is in the lists of two accounts of one customer or in none; a customer's accounts are in
-one bucket, so whoever sees them at one moment sees that. Where nothing acknowledged may be lost, one
-order of transfers and reads explains all answers (`serial`). Wide writes may be half done, if they
-say so; side rows may be gone, if somebody emptied their table meanwhile.
+one bucket, so whoever sees them at one moment sees that. Where nothing acknowledged may be lost,
+one order of transfers and reads explains all answers (`serial`). Wide writes may be half done, if
+they say so; side rows may be gone, if somebody emptied their table meanwhile.
 """
 
 from __future__ import annotations
