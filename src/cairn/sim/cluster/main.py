@@ -116,6 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("cairn.sim.cluster", description=__doc__)
     parser.add_argument("--seeds", default="1-50", help="N or A-B")
     parser.add_argument("--kind", choices=sorted(KINDS), help="with --ledger: all in turn")
+    parser.add_argument("--like", default="", help="with --ledger: kinds that begin with this")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--trace", action="store_true", help="tell the story of one seed")
     parser.add_argument("--debug", action="store_true", help="with all its details")
@@ -130,7 +131,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="with --ledger: how long")
     options = parser.parse_args(arguments)
     if options.ledger is not None:
-        kinds = tuple(KINDS) if options.kind is None else (options.kind,)
+        kinds = (options.kind,) if options.kind else tuple(KINDS)
+        kinds = tuple(kind for kind in kinds if kind.startswith(options.like))
         return 1 if keep_ledger(options.ledger, kinds, options.minutes) else 0
     options.kind = options.kind or "cluster"
     if options.queue_kills:
