@@ -278,10 +278,6 @@ class Unsupported(CairnError):
     sqlstate = "0A000"
 
 
-class ResultChanged(Unsupported):
-    """A prepared statement tells other columns than when it was prepared."""
-
-
 class UndefinedTable(CairnError):
     sqlstate = "42P01"
 

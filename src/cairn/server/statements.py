@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Any
 
 from cairn.model import stops
-from cairn.model.errors import CairnError, ResultChanged
+from cairn.model.errors import CairnError, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import OIDS
 from cairn.node.statements.owner.encoding import Convert, converter
@@ -300,6 +300,10 @@ class StatementCache:
         """The same text, whatever it tells now."""
         found = self.at_once(stale.text, stale.oids, user, now())
         return found or await self.later(stale.text, stale.oids, user, now)
+
+
+class ResultChanged(Unsupported):
+    """A prepared statement tells other columns than when it was prepared."""
 
 
 def _same_shape(stale: Cached, fresh: Cached) -> Cached:

@@ -16,19 +16,24 @@ from cairn.model.errors import CairnError, NumbersNeeded, PlanOutdated, QueryCan
 from cairn.model.quoting import identifier
 from cairn.model.tables.schema import Column, fit_of
 from cairn.model.types.decimals import encode_shown, padder
-from cairn.model.types.values import OIDS, parse_text
+from cairn.model.types.values import parse_text
 from cairn.native.batches import RowBatch
 from cairn.native.library import library
 from cairn.node.statements.asker.writing import put_by_bucket
 from cairn.node.statements.context import Context
-from cairn.pgwire.copy import CopyFormat, CopyParser
-from cairn.pgwire.copy_out import copy_encoder, header_line
+from cairn.pgwire.copy import CopyParser
 from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail
 from cairn.server.chunk_size import SMALL_ROWS
-from cairn.server.scan import arrow, scans
+from cairn.server.scan import arrow
+from cairn.server.scan.copied_out import (
+    copy_out,
+    format_of,
+    has_header,
+    is_arrow,
+    options_of,
+)
 from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, is_required
 from cairn.server.scan.packed_in import PackedLines, packed_lines
-from cairn.server.scan.statement import LinesAsked
 from cairn.server.session.states import COPYING, WORKING
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -40,31 +45,6 @@ if TYPE_CHECKING:
 
 KEPT_BYTES = 1024 * 1024  # of what a client sent, until some of it is stored
 PIECE_BYTES = 64 * 1024  # read in one go: what fits the processor's cache is read twice as fast
-
-
-def _format(options: dict[str, str]) -> CopyFormat:
-    name = options.get("format", "text").lower()
-    if name == "text":
-        return "text"
-    if name == "csv":
-        return "csv"
-    raise Unsupported(f"COPY format {name} is not supported: text or csv")
-
-
-def _is_arrow(options: dict[str, str]) -> bool:
-    return options.get("format", "").lower() == "arrow"
-
-
-def _options(options: dict[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key in ("delimiter", "null", "quote", "escape"):
-        if key in options:
-            found[key] = options[key]
-    return found
-
-
-def _has_header(options: dict[str, str]) -> bool:
-    return options.get("header", "false").lower() in ("true", "on", "1", "")
 
 
 async def copy_rows(session: Session, cached: Cached) -> None:
@@ -138,67 +118,6 @@ async def _when_operable(session: Session, cached: Cached, under_way: ExitStack)
     return await owners.following(attempt, running.context())
 
 
-async def copy_out(session: Session, cached: Cached, plan: plans.CopyPlan) -> int:
-    caller = session.running.caller()
-
-    def query() -> Cached:
-        """Asked each time it is begun: by now the table may have other columns, or be another one
-        of that name, which the user may not read."""
-        found = session.face.statements.get(
-            cached.text, (), caller.context.user_id, session.face.catalog
-        )
-        if found is not cached:
-            session.running.check(found)
-        now = found.prepared.plan
-        assert isinstance(now, plans.CopyPlan) and now.query is not None
-        return caller.understood(now.query.text)
-
-    if _is_arrow(plan.options):
-        return await arrow.copy_out(session, caller, query, lambda: _drained(session))
-    fmt, options = _format(plan.options), _options(plan.options)
-    columns: tuple[Any, ...] = ()
-
-    async def begin() -> scans.Chunks:
-        nonlocal columns
-        present = query()
-        columns, convert = present.prepared.columns, present.convert
-        lines = copy_encoder([OIDS[column.type] for column in columns], fmt, **options)
-
-        def encode(rows: Sequence[Any]) -> bytes:
-            return lines(rows if convert is None else convert(rows))
-
-        asked = LinesAsked(fmt, options, tuple(column.scale for column in columns))
-        return await scans.chunks(caller, present, encode, asked)
-
-    chunks = await scans.begun(caller, begin)
-    names = [column.name for column in columns]
-    session.pg.copy_out_response(0, len(names))
-    if _has_header(plan.options):
-        session.pg.raw(header_line(names, fmt, **_header_options(plan.options)))
-    total = 0
-    async for count, data in chunks:
-        session.pg.raw(data)
-        session.running.told_bytes += len(data)
-        session.flush()
-        await _drained(session)
-        total += count
-    session.pg.copy_done()
-    return total
-
-
-def _header_options(options: dict[str, str]) -> dict[str, Any]:
-    return {key: options[key] for key in ("delimiter", "quote", "escape") if key in options}
-
-
-async def _drained(session: Session) -> None:
-    """A client that reads slowly is waited for; the instance keeps no more than a little."""
-    while session.transport.get_write_buffer_size() > 4 * 1024 * 1024:
-        if session.transport.is_closing():
-            raise QueryCanceled("the client is gone")
-        await asyncio.sleep(0.005)
-    await asyncio.sleep(0)
-
-
 class CopyIn:
     """One COPY FROM STDIN. While one chunk is being written, the next one is read."""
 
@@ -212,10 +131,10 @@ class CopyIn:
         self._session, self._plan, self._table = session, plan, plan.table
         self._decoder: arrow.BatchDecoder | None = None
         self._parser = CopyParser(
-            "text" if _is_arrow(plan.options) else _format(plan.options),
+            "text" if is_arrow(plan.options) else format_of(plan.options),
             ncols=len(plan.columns),
-            header=_has_header(plan.options),
-            **_options(plan.options),
+            header=has_header(plan.options),
+            **options_of(plan.options),
         )
         self._again = list(sent)  # what an earlier attempt was sent
         self.sent: list[CopyData | CopyDone | CopyFail] = []  # while nothing is stored
@@ -241,7 +160,7 @@ class CopyIn:
         self._maker: RowMaker | None = None
         self._now = session.face.executor.blocks.wall_clock()  # of all its lines
         catalog = session.face.catalog
-        if _is_arrow(plan.options):
+        if is_arrow(plan.options):
             self._decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
         elif not plan.table.is_global:
             self._maker = RowMaker(plan.table, plan.columns, catalog)

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from cairn.model.log import ops
 from cairn.node.statements.asker import streams
 from cairn.sim.cluster.history import Result
-from cairn.sim.cluster.loads.bank import NAMES, Bank
+from cairn.sim.cluster.loads.bank import Bank
+from cairn.sim.cluster.loads.bank_texts import NAMES
 from cairn.sim.cluster.loads.counters import COUNTERS, Counters
 from cairn.sim.cluster.loads.joins import TABLES, Joins
 from cairn.sim.cluster.loads.marks import Marks

@@ -16,8 +16,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from cairn.model.errors import CairnError
-from cairn.model.tables.schema import Column, Table
-from cairn.model.types.values import ColumnType
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.loads.bank_books import (
     ACCOUNTS,
@@ -32,8 +30,23 @@ from cairn.sim.cluster.loads.bank_books import (
     why_wrong_account,
     why_wrong_sum,
 )
+from cairn.sim.cluster.loads.bank_texts import (
+    ALL,
+    BOTH,
+    CHANGER_TOLD,
+    CHANGES,
+    MOVE,
+    OF_VIEW,
+    OTHERS,
+    SCANS,
+    SCHEMA,
+    SET,
+    SUMS,
+    TOLD,
+    VIEW,
+)
 from cairn.sim.cluster.loads.heard import heard
-from cairn.sim.cluster.loads.load import TABLE, Load
+from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.registers import EQUAL_S, wait_settled, why_unequal
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.sessions import UNKNOWN, Connections, Faces, WireClient
@@ -41,68 +54,6 @@ from cairn.sim.linear import FOREVER
 
 PATIENCE_S = 12.0  # of a client
 WAITED_S = 4.5  # what moves is followed for at least that long before a statement is refused
-#: Global, and made before the others: its number is behind those of tables that come and go.
-NAMES = Table(
-    id=TABLE.id + 110,
-    name="cust",
-    columns=(Column("id", ColumnType.INTEGER, nullable=False), Column("name", ColumnType.STRING)),
-    primary_key=("id",),
-    sharding=None,
-)
-SCHEMA = (
-    "CREATE TABLE acc (cust INT, no INT, bal INT, tags TEXT, PRIMARY KEY (cust, no)) "
-    "DISTRIBUTED BY (cust)",
-    "CREATE TABLE owner (cust INT PRIMARY KEY, tags TEXT) DISTRIBUTED BY (cust)",
-    "CREATE TABLE ev (id INT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, t TEXT)",
-    "CREATE TABLE side (id INT PRIMARY KEY, t TEXT) DISTRIBUTED BY (id)",
-    "CREATE SEQUENCE numbers INCREMENT 3",
-)
-#: Its table keeps all of its columns, so some banks have none.
-VIEW = "CREATE VIEW per_cust AS SELECT cust, sum(bal) AS s, count(*) AS n FROM acc GROUP BY cust"
-OF_VIEW = "SELECT sum(s), sum(n) FROM per_cust"
-SUMS = (
-    "SELECT sum(bal), count(*) FROM acc",
-    "SELECT sum(s), sum(n) FROM (SELECT cust, sum(bal) s, count(*) n FROM acc GROUP BY cust) q",
-    "SELECT sum(a.bal), count(*) FROM acc a JOIN cust c ON c.id = a.cust",
-    "SELECT sum(a.bal), count(*) FROM acc a JOIN owner o ON o.cust = a.cust",
-    f"SELECT sum(a.bal) / {CUSTOMERS}, count(*) / {CUSTOMERS} FROM acc a JOIN acc b ON a.no = b.no",
-    "SELECT sum(bal), count(*) FROM (SELECT bal, cust, no FROM acc ORDER BY bal, cust, no) z",
-)
-SCANS = (
-    "SELECT cust, no, bal, tags FROM acc",
-    "SELECT cust, no, bal, tags FROM acc ORDER BY tags, cust, no",
-    "SELECT a.cust, a.no, a.bal, a.tags FROM acc a JOIN cust c ON c.id = a.cust ORDER BY a.no",
-)
-OTHERS = " OPTION (read_preference = any)"  # a replica's moment may be old, and is one
-CHANGES = (
-    *("ALTER TABLE acc ADD COLUMN c{n} INT DEFAULT 7", "ALTER TABLE acc DROP COLUMN c{n}") * 2,
-    *("CREATE INDEX i{n} ON acc (bal)", "DROP INDEX i{n}"),
-    *("ALTER TABLE owner ADD COLUMN c{n} INT DEFAULT 7", "ALTER TABLE owner DROP COLUMN c{n}") * 2,
-    *("ALTER TABLE side ADD COLUMN c{n} INT DEFAULT 7", "CREATE INDEX j{n} ON ev (t)"),
-    *("ALTER TABLE cust ADD COLUMN c{n} INT", "CREATE TABLE o{n} (a INT PRIMARY KEY)"),
-    *("DROP TABLE o{n}", "CREATE INDEX u{n} ON owner (tags)", "ALTER TABLE ev ADD COLUMN c{n} INT"),
-)
-#: What a client may be told under blows, and who changes tables beside that: it draws names anew.
-TOLD = frozenset({"40001", UNKNOWN, "57P01", "57P03", "PC002", "PC003", "58000", "53100"})
-CHANGER_TOLD = TOLD | {
-    "42701",
-    "42703",
-    "42704",
-    "42710",
-    "42P07",
-    "42P01",
-    "PC004",
-    "55000",
-    "2BP01",
-}
-_ALL = "SELECT no, bal, tags FROM acc WHERE cust = $1"
-_MOVE = "UPDATE acc SET bal = bal + $3, tags = tags || $4 WHERE cust = $1 AND no = $2"
-_SET = "UPDATE acc SET bal = $3, tags = $4 WHERE cust = $1 AND no = $2"
-_BOTH = (
-    "UPDATE acc SET bal = CASE no WHEN $2 THEN bal - $4 ELSE bal + $4 END, "
-    "tags = CASE no WHEN $2 THEN tags || $5 ELSE tags || $6 END "
-    "WHERE cust = $1 AND no IN ($2, $3)"
-)
 
 
 class _Block:
@@ -194,15 +145,15 @@ class Bank:
         chance = self._chance
         customer, money = asked.customer, asked.money
         async with _Begun(client, chance):
-            await self._one(client, _MOVE, (customer, asked.source, -money, f"+{asked.out}"))
+            await self._one(client, MOVE, (customer, asked.source, -money, f"+{asked.out}"))
             await asyncio.sleep(chance.choice((0.0, 0.001, 0.05)))
             if chance.random() < 0.4:
                 block.reads.append((True, await self._accounts(client, asked, asked.out)))
             if chance.random() < 0.2:
                 await client.ask("SAVEPOINT s")
-                await self._one(client, _MOVE, (customer, asked.source, -1, "+never:1o"))
+                await self._one(client, MOVE, (customer, asked.source, -1, "+never:1o"))
                 await client.ask("ROLLBACK TO s")
-            await self._one(client, _MOVE, (customer, asked.target, money, f"+{asked.into}"))
+            await self._one(client, MOVE, (customer, asked.target, money, f"+{asked.into}"))
             return await self._ended(client, block)
 
     async def _informed(self, client: WireClient, asked: Transfer, block: _Block) -> str:
@@ -218,7 +169,7 @@ class Bank:
                 [had] = [each for each in accounts if each.number == number]
                 tags = "".join(f"+{each}" for each in (*had.tags, tag))
                 params = (asked.customer, number, had.balance + money, tags)
-                await self._one(client, _SET, params)
+                await self._one(client, SET, params)
             return await self._ended(client, block)
 
     async def _ended(self, client: WireClient, block: _Block) -> str:
@@ -247,7 +198,7 @@ class Bank:
         block.is_ending = True
         tags = f"+{asked.out}", f"+{asked.into}"
         params = (asked.customer, asked.source, asked.target, asked.money, *tags)
-        _, count = await client.run(_BOTH, params)
+        _, count = await client.run(BOTH, params)
         if count != 2:
             raise Violation(f"{asked} changed {count} accounts")
         return "committed"
@@ -261,7 +212,7 @@ class Bank:
         self, client: WireClient, asked: Transfer, own: str | None
     ) -> list[Account]:
         """Inside of a block: not judged as a whole before COMMIT, but each explains itself."""
-        rows, _ = await client.run(_ALL, (asked.customer,))
+        rows, _ = await client.run(ALL, (asked.customer,))
         found = [account((asked.customer, *row)) for row in rows]
         self.reads += 1
         for each in found:
@@ -332,12 +283,12 @@ class Bank:
     async def _customer(self, whose: int, node: SimNode) -> None:
         begun, customer = self._now, self._chance.randrange(CUSTOMERS)
         outcome, answer = await self._asked(
-            whose, node, lambda client: client.run(_ALL, (customer,))
+            whose, node, lambda client: client.run(ALL, (customer,))
         )
         if outcome == "done":
             rows = [(customer, *row) for row in answer[0]]
             why = self.books.told(rows, begun, self._now) if rows else "no account"
-            self._found(node, _ALL, why)
+            self._found(node, ALL, why)
 
     def _found(self, node: SimNode, text: str, why: str | None) -> None:
         self.reads += 1
