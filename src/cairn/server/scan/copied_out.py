@@ -55,7 +55,8 @@ async def copy_out(session: Any, cached: Cached, plan: plans.CopyPlan) -> int:
             session.running.check(found)
         now = found.prepared.plan
         assert isinstance(now, plans.CopyPlan) and now.query is not None
-        return caller.understood(now.query.text)
+        fresh: Cached = caller.understood(now.query.text)
+        return fresh
 
     if is_arrow(plan.options):
         return await arrow.copy_out(session, caller, query, lambda: _drained(session))
