@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from cairn.model.log import ops
 from cairn.node.statements.asker import streams
+from cairn.sim.cluster.blows.exact import exact_moment
 from cairn.sim.cluster.history import Result
 from cairn.sim.cluster.loads.bank import Bank
 from cairn.sim.cluster.loads.bank_texts import NAMES
@@ -37,6 +38,7 @@ class LaneTrial(Trial):
             self.chance,
             count=4 * self.kind.replicasets,
             is_strict=self.is_strict,
+            pause_s=0.2 if exact_moment in self.kind.blows else 0.05,  # moments are waited for
         )
         self.registers.quiet = before.quiet
         may_write = before.quiet.may_write

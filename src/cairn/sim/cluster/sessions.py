@@ -39,9 +39,14 @@ class Faces:
         face = self._faces[instance] = PgFace(instance, node.config, None)
         instance.on_goodbye.append(face.say_goodbye)
         instance.on_close.append(face.close)
+        # How long a statement takes by the clock of this machine, and is explained for, is chance.
+        face.slow_log.set_threshold(0)
+        face.slow_log.set_threshold = lambda milliseconds: None  # type: ignore[method-assign]
         assert node.process is not None
         # Statements that C has prepared are unknown to Python, and keep their file open.
         node.process.on_files_closed.append(instance.execution.reads.reader.close)
+        # Their threads are real, and would keep all of a dead instance.
+        node.process.on_files_closed += [face.audit.close, face.slow_log.close]
 
     def of(self, node: SimNode) -> PgFace:
         assert node.instance is not None
