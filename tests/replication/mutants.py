@@ -71,6 +71,11 @@ MUTANTS = tuple(
             EPOCHS + "whoever_waits_for_a_majority_is_not_answered_by_a_record_of_another_epoch",
         ),
         (
+            *("23", "two full copies at once write one file", "node/rows/copies.py"),
+            *("if self._taken is not target:", "if False:"),
+            EPOCHS + "of_two_copies_at_once_only_the_later_one_counts",
+        ),
+        (
             *("10", "a read may begin in one epoch and end in another", GUARD),
             *("if fence.epoch != epoch:", "if False:"),
             EPOCHS + "a_read_that_began_in_another_epoch_is_no_answer",

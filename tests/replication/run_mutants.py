@@ -1,8 +1,11 @@
-"""`python -m tests.replication.run_mutants [text]`: every rule taken out once, and who noticed."""
+"""`python -m tests.replication.run_mutants [text | 194-284]`: every rule taken out once, and who
+noticed; those with the text in their names, or some of the list by their places in it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -55,8 +58,15 @@ def check_whole(chosen: list[Mutant]) -> None:
         raise SystemExit("these tests must pass on the source as it is")
 
 
+def chosen_by(words: list[str]) -> list[Mutant]:
+    if words and (places := re.fullmatch(r"(\d+)-(\d+)", words[0])):
+        first, last = map(int, places.groups())
+        return list(MUTANTS[first - 1 : last])
+    return [mutant for mutant in MUTANTS if not words or words[0] in mutant.name]
+
+
 def main() -> int:
-    chosen = [mutant for mutant in MUTANTS if not sys.argv[1:] or sys.argv[1] in mutant.name]
+    chosen = chosen_by(sys.argv[1:])
     width = max(len(mutant.name) for mutant in chosen)
     escaped = 0
     check_whole(chosen)

@@ -260,14 +260,17 @@ def deleting(key: int) -> WriteRequest:
     return WriteRequest(TABLE.id, 1, DELETE, ((bucket_of(key), key),), (bucket_of(key),))
 
 
-def copies_slowly(node: SimNode) -> asyncio.Event:
-    """It has begun a full copy, and has not ended it, until the event is set."""
+def copies_slowly(node: SimNode, held: str = "") -> asyncio.Event:
+    """It has begun a full copy, and has not ended it, until the event is set; one of `held` is not
+    even begun before a second is over."""
     copies: Any = inside(node).replication.copies
     piece, may_end = copies._piece, asyncio.Event()
 
     async def slow(master: Any, request: CopyRequest) -> CopyPiece:
-        if request.copy_id:
+        if request.copy_id or master.name == held:
             await may_end.wait()
+        if master.name == held:
+            await asyncio.sleep(1.0)
         return await piece(master, request)  # type: ignore[no-any-return]
 
     copies._piece = slow
@@ -304,16 +307,44 @@ def test_a_copy_that_was_begun_in_an_earlier_epoch_is_begun_anew() -> None:
         first, second, third = scene.master, scene.leader, scene.third
         await done(scene, first, inserting(50, "of the first epoch"))
         await equal(scene)
-        may_end = copies_slowly(third)
+        may_end = copies_slowly(third, held=inside(second).name)
         store = inside(third).data.store
         await scene.world.until(lambda: not store.is_complete, "the copy to begin", 10.0)
         asked = copies_asked_of(second)
         await switch(scene, second)
         await done(scene, second, updating(50, NEWEST))
         may_end.set()
+        await asyncio.sleep(0.5)  # no other copy is begun
         place = inside(third).replication.place
+        assert place.must_copy and not store.is_complete
         await scene.world.until(lambda: not place.must_copy, "the copy", 30.0)
         assert [request.copy_id for request in asked][:1] == [0]
         await equal(scene)
+
+    played("async", script)
+
+
+def test_of_two_copies_at_once_only_the_later_one_counts() -> None:
+    """Rows of the first came into the file of the second: they were deleted in between, and were
+    there again."""
+
+    async def script(scene: Triple) -> None:
+        first, second, third = scene.master, scene.leader, scene.third
+        await done(scene, first, inserting(50, "of the first epoch"))
+        await equal(scene)
+        may_end = copies_slowly(third)
+        store = inside(third).data.store
+        await scene.world.until(lambda: not store.is_complete, "the copy to begin", 10.0)
+        for key in (1, 50):  # all of them: no row comes twice
+            await done(scene, first, deleting(key))
+        await scene.world.until(lambda: not scene.load.rows_of(second), "the deletes", 10.0)
+        asked = copies_asked_of(second)
+        await switch(scene, second)
+        await scene.world.until(lambda: bool(asked), "the other copy to begin", 10.0)
+        may_end.set()
+        place = inside(third).replication.place
+        await scene.world.until(lambda: not place.must_copy, "the copy", 30.0)
+        await asyncio.sleep(2.0)
+        assert scene.load.rows_of(third) == scene.load.rows_of(second) == {}
 
     played("async", script)

@@ -294,10 +294,16 @@ class StatementCache:
         return None if fresh is None else _same_shape(stale, fresh)
 
     async def replanned(self, stale: Cached, user: int, now: Callable[[], Catalog]) -> Cached:
-        fresh = self.at_once(stale.text, stale.oids, user, now())
-        if fresh is None:
-            fresh = await self.later(stale.text, stale.oids, user, now)
-        return _same_shape(stale, fresh)
+        return _same_shape(stale, await self.fresh(stale, user, now))
+
+    async def fresh(self, stale: Cached, user: int, now: Callable[[], Catalog]) -> Cached:
+        """The same text, whatever it tells now."""
+        found = self.at_once(stale.text, stale.oids, user, now())
+        return found or await self.later(stale.text, stale.oids, user, now)
+
+
+class ResultChanged(Unsupported):
+    """A prepared statement tells other columns than when it was prepared."""
 
 
 def _same_shape(stale: Cached, fresh: Cached) -> Cached:
@@ -307,5 +313,5 @@ def _same_shape(stale: Cached, fresh: Cached) -> Cached:
         or fresh.signature.param_oids != stale.signature.param_oids
     ):
         # PostgreSQL's words and code: drivers know them and prepare again by themselves.
-        raise Unsupported("cached plan must not change result type")
+        raise ResultChanged("cached plan must not change result type")
     return fresh

@@ -38,7 +38,10 @@ async def propose_rows(
         try:
             await proposer.cas(ops.Batch(found), predicate)
             return
-        except (CasRetry, NotLeader):
+        except NotLeader:
+            if asyncio.get_running_loop().time() > deadline:
+                raise  # it says who is missing
+        except CasRetry:
             if asyncio.get_running_loop().time() > deadline:
                 raise TimedOut("the change met others again and again") from None
         await asyncio.sleep(AGAIN_S)

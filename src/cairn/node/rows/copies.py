@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -49,6 +50,7 @@ class Copies:
         #: By number: what is read, who takes it, and when it was last asked for.
         self._given: dict[int, tuple[CopySource, str, float]] = {}
         self._next_id = 1
+        self._taken: CopyTarget | None = None  # the last that was begun: no other one writes
 
     def close(self) -> None:
         for source, _, _ in self._given.values():
@@ -68,24 +70,33 @@ class Copies:
         if head is None:
             raise LogRefused(f"{master.name} began a full copy without a head")
         applier = self._place.applier
-        epoch = await self._data.run(
-            _doing(lambda: target.begin(head), lambda: applier.history.epoch), alone=True
-        )
+
+        def begin() -> None:
+            self._taken = target
+            target.begin(head)
+
+        def check_alone() -> None:
+            """A new master's copy begins while one of the old master is still on its way."""
+            if self._taken is not target:
+                raise NoMaster("another full copy was begun meanwhile")
+
+        def write(piece: CopyPiece) -> None:
+            check_alone()
+            target.rows(piece.table_id, piece.rows)
+
+        epoch = await self._data.run(_doing(begin, lambda: applier.history.epoch), alone=True)
         piece = await self._piece(master, following)
         while not piece.is_last:
             # The next piece is read and sent while this one is written.
             coming = asyncio.ensure_future(self._piece(master, following))
             try:
-                now = piece
-                await self._data.run(
-                    _doing(lambda p=now: target.rows(p.table_id, p.rows)),  # type: ignore[misc]
-                    alone=True,
-                )
+                await self._data.run(_doing(partial(write, piece)), alone=True)
                 piece = await coming
             finally:
                 coming.cancel()
 
         def finish() -> None:
+            check_alone()
             if applier.history.epoch != epoch:  # this may go past the cut of the new one
                 raise NoMaster("a new epoch began during the full copy; it begins anew")
             target.finish(head)

@@ -12,23 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cairn.model.errors import CairnError, NumbersNeeded, QueryCanceled, Unsupported
+from cairn.model.errors import CairnError, NumbersNeeded, PlanOutdated, QueryCanceled, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.tables.schema import Column, fit_of
 from cairn.model.types.decimals import encode_shown, padder
-from cairn.model.types.values import OIDS, parse_text
+from cairn.model.types.values import parse_text
 from cairn.native.batches import RowBatch
 from cairn.native.library import library
 from cairn.node.statements.asker.writing import put_by_bucket
 from cairn.node.statements.context import Context
-from cairn.pgwire.copy import CopyFormat, CopyParser
-from cairn.pgwire.copy_out import copy_encoder, header_line
+from cairn.pgwire.copy import CopyParser
 from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail
 from cairn.server.chunk_size import SMALL_ROWS
-from cairn.server.scan import arrow, scans
+from cairn.server.scan import arrow
+from cairn.server.scan.copied_out import (
+    copy_out,
+    format_of,
+    has_header,
+    is_arrow,
+    options_of,
+)
 from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, is_required
 from cairn.server.scan.packed_in import PackedLines, packed_lines
-from cairn.server.scan.statement import LinesAsked
 from cairn.server.session.states import COPYING, WORKING
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -38,32 +43,8 @@ from cairn.storage.data_db.packed_insert import insert_text
 if TYPE_CHECKING:
     from cairn.server.session.session import Session
 
+KEPT_BYTES = 1024 * 1024  # of what a client sent, until some of it is stored
 PIECE_BYTES = 64 * 1024  # read in one go: what fits the processor's cache is read twice as fast
-
-
-def _format(options: dict[str, str]) -> CopyFormat:
-    name = options.get("format", "text").lower()
-    if name == "text":
-        return "text"
-    if name == "csv":
-        return "csv"
-    raise Unsupported(f"COPY format {name} is not supported: text or csv")
-
-
-def _is_arrow(options: dict[str, str]) -> bool:
-    return options.get("format", "").lower() == "arrow"
-
-
-def _options(options: dict[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key in ("delimiter", "null", "quote", "escape"):
-        if key in options:
-            found[key] = options[key]
-    return found
-
-
-def _has_header(options: dict[str, str]) -> bool:
-    return options.get("header", "false").lower() in ("true", "on", "1", "")
 
 
 async def copy_rows(session: Session, cached: Cached) -> None:
@@ -80,21 +61,43 @@ async def copy_rows(session: Session, cached: Cached) -> None:
         session.running.finished(count)
         return
     session.block.check_alone("COPY")
-    with ExitStack() as under_way:
-        plan = await _when_operable(session, cached, under_way)
-        session.copy_in = CopyIn(session, plan)
-        session.state = COPYING
-        session.pg.copy_in_response(0, len(plan.columns))
-        session.flush()
-        try:
-            count = await session.copy_in.run()
-        finally:
-            session.copy_in = None
-            if session.state is COPYING:
-                session.state = WORKING
+    count = await copy_in(session, cached)
     session.block.wrote()
     session.pg.command_complete(f"COPY {count}")
     session.running.finished(count)
+
+
+async def copy_in(session: Session, cached: Cached) -> int:
+    """Begun again while nothing is stored, if the table had changed and this instance had not heard
+    of it: the client has sent its rows, and cannot be asked for them once more."""
+    columns: tuple[str, ...] | None = None
+    sent: list[CopyData | CopyDone | CopyFail] = []
+    while True:
+        with ExitStack() as under_way:
+            plan = await _when_operable(session, cached, under_way)
+            copying = session.copy_in = CopyIn(session, plan, sent)
+            session.state = COPYING
+            if columns is None:
+                columns = plan.columns
+                session.pg.copy_in_response(0, len(columns))
+                session.flush()
+            try:
+                return await copying.run()
+            except PlanOutdated:
+                if not copying.may_begin_again or not await _is_still_so(session, cached, columns):
+                    raise
+                sent = copying.sent
+            finally:
+                session.copy_in = None
+                if session.state is COPYING:
+                    session.state = WORKING
+
+
+async def _is_still_so(session: Session, cached: Cached, columns: tuple[str, ...]) -> bool:
+    """Whether lines mean the same as when the client was asked for them."""
+    plan = (await session.running.understood(cached.text)).prepared.plan
+    assert isinstance(plan, plans.CopyPlan)
+    return plan.columns == columns
 
 
 async def _when_operable(session: Session, cached: Cached, under_way: ExitStack) -> plans.CopyPlan:
@@ -115,80 +118,27 @@ async def _when_operable(session: Session, cached: Cached, under_way: ExitStack)
     return await owners.following(attempt, running.context())
 
 
-async def copy_out(session: Session, cached: Cached, plan: plans.CopyPlan) -> int:
-    caller = session.running.caller()
-
-    def query() -> Cached:
-        """Asked each time it is begun: by now the table may have other columns, or be another one
-        of that name, which the user may not read."""
-        found = session.face.statements.get(
-            cached.text, (), caller.context.user_id, session.face.catalog
-        )
-        if found is not cached:
-            session.running.check(found)
-        now = found.prepared.plan
-        assert isinstance(now, plans.CopyPlan) and now.query is not None
-        return caller.understood(now.query.text)
-
-    if _is_arrow(plan.options):
-        return await arrow.copy_out(session, caller, query, lambda: _drained(session))
-    fmt, options = _format(plan.options), _options(plan.options)
-    columns: tuple[Any, ...] = ()
-
-    async def begin() -> scans.Chunks:
-        nonlocal columns
-        present = query()
-        columns, convert = present.prepared.columns, present.convert
-        lines = copy_encoder([OIDS[column.type] for column in columns], fmt, **options)
-
-        def encode(rows: Sequence[Any]) -> bytes:
-            return lines(rows if convert is None else convert(rows))
-
-        asked = LinesAsked(fmt, options, tuple(column.scale for column in columns))
-        return await scans.chunks(caller, present, encode, asked)
-
-    chunks = await scans.begun(caller, begin)
-    names = [column.name for column in columns]
-    session.pg.copy_out_response(0, len(names))
-    if _has_header(plan.options):
-        session.pg.raw(header_line(names, fmt, **_header_options(plan.options)))
-    total = 0
-    async for count, data in chunks:
-        session.pg.raw(data)
-        session.running.told_bytes += len(data)
-        session.flush()
-        await _drained(session)
-        total += count
-    session.pg.copy_done()
-    return total
-
-
-def _header_options(options: dict[str, str]) -> dict[str, Any]:
-    return {key: options[key] for key in ("delimiter", "quote", "escape") if key in options}
-
-
-async def _drained(session: Session) -> None:
-    """A client that reads slowly is waited for; the instance keeps no more than a little."""
-    while session.transport.get_write_buffer_size() > 4 * 1024 * 1024:
-        if session.transport.is_closing():
-            raise QueryCanceled("the client is gone")
-        await asyncio.sleep(0.005)
-    await asyncio.sleep(0)
-
-
 class CopyIn:
     """One COPY FROM STDIN. While one chunk is being written, the next one is read."""
 
-    def __init__(self, session: Session, plan: plans.CopyPlan) -> None:
+    def __init__(
+        self,
+        session: Session,
+        plan: plans.CopyPlan,
+        sent: Sequence[CopyData | CopyDone | CopyFail] = (),
+    ) -> None:
         assert plan.insert is not None and plan.table is not None
         self._session, self._plan, self._table = session, plan, plan.table
         self._decoder: arrow.BatchDecoder | None = None
         self._parser = CopyParser(
-            "text" if _is_arrow(plan.options) else _format(plan.options),
+            "text" if is_arrow(plan.options) else format_of(plan.options),
             ncols=len(plan.columns),
-            header=_has_header(plan.options),
-            **_options(plan.options),
+            header=has_header(plan.options),
+            **options_of(plan.options),
         )
+        self._again = list(sent)  # what an earlier attempt was sent
+        self.sent: list[CopyData | CopyDone | CopyFail] = []  # while nothing is stored
+        self._sent_bytes = 0
         self.wake = asyncio.Event()  # set by the session when bytes have come
         self.waiting_bytes = 0  # received by the session, not taken yet
         self._types = plan.insert.param_types
@@ -210,7 +160,7 @@ class CopyIn:
         self._maker: RowMaker | None = None
         self._now = session.face.executor.blocks.wall_clock()  # of all its lines
         catalog = session.face.catalog
-        if _is_arrow(plan.options):
+        if is_arrow(plan.options):
             self._decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
         elif not plan.table.is_global:
             self._maker = RowMaker(plan.table, plan.columns, catalog)
@@ -227,8 +177,9 @@ class CopyIn:
         """Until the client is done; the number of rows taken."""
         try:
             while True:
-                messages = _taken(self._session)
+                messages, self._again = [*self._again, *_taken(self._session)], []
                 self.waiting_bytes = 0
+                self._keep(messages)
                 if not messages:
                     await self._more()
                 elif await self._take(messages):
@@ -243,7 +194,20 @@ class CopyIn:
         finally:
             if self._writing is not None:
                 self._writing.cancel()  # the client is gone: nobody waits for it
-            _taken(self._session)  # the client may go on sending after an error
+            rest = _taken(self._session)  # the client may go on sending after an error
+            self._keep(rest)
+
+    def _keep(self, messages: list[CopyData | CopyDone | CopyFail]) -> None:
+        self._sent_bytes += sum(len(each.data) for each in messages if isinstance(each, CopyData))
+        if self.may_begin_again:
+            self.sent += messages
+        else:
+            self.sent.clear()
+
+    @property
+    def may_begin_again(self) -> bool:
+        """Nothing is stored, and all that was sent is at hand."""
+        return not self._count and self._sent_bytes <= KEPT_BYTES
 
     async def _more(self) -> None:
         """Wait for bytes; notice a client that is gone, a cancel and a message out of place."""

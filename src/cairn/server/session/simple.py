@@ -7,12 +7,12 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import CairnError
-from cairn.node.statements.executor import Outcome
+from cairn.node.statements.executor import REPLANS, Outcome
 from cairn.pgwire.server.requests import Query
 from cairn.pgwire.values.decoders import decode_string
 from cairn.server.session.copying import copy_rows
 from cairn.server.session.extended import AT_ONCE_ROWS
-from cairn.server.statements import QUICK_TEXT, Cached
+from cairn.server.statements import QUICK_TEXT, Cached, ResultChanged
 from cairn.sql import plans
 from cairn.sql.parse.lexer import split
 
@@ -99,6 +99,20 @@ class Simple:
         self._end_simple()
 
     async def _run_one(self, cached: Cached, values: Sequence[Any]) -> None:
+        """Nobody was told of its columns yet: if they change meanwhile, it tells the new ones."""
+        running, face = self._session.running, self._session.face
+        for left in range(REPLANS, -1, -1):
+            try:
+                await self._run_planned(cached, values)
+                return
+            except ResultChanged:
+                if not left:
+                    raise
+            user = self._session.user_id
+            cached = await face.statements.fresh(cached, user, lambda: face.catalog)
+            running.check(cached)
+
+    async def _run_planned(self, cached: Cached, values: Sequence[Any]) -> None:
         cached = self._session.running.cursors.shaped(cached)
         shape = cached.signature.shape((), ())
         outcome = self._try_at_once(cached, values)

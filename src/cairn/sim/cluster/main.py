@@ -16,9 +16,11 @@ from cairn.sim.cluster.history import Result, run_seed
 from cairn.sim.cluster.queue.queue_kills import run_all
 from cairn.sim.cluster.row_history import run_row_seed
 from cairn.sim.cluster.session_trials import (
+    BANK_KINDS,
     JOIN_KINDS,
     LANE_KINDS,
     ONCE_KINDS,
+    run_bank_trial,
     run_join_trial,
     run_lane_trial,
     run_once_trial,
@@ -36,6 +38,7 @@ KINDS: dict[str, Callable[[int], Result]] = {
     **{f"blocks-{name}": run_block_trial(name) for name in BLOCK_KINDS},
     **{f"lanes-{name}": run_lane_trial(name) for name in LANE_KINDS},
     **{f"joins-{name}": run_join_trial(name) for name in JOIN_KINDS},
+    **{f"bank-{name}": run_bank_trial(name) for name in BANK_KINDS},
     **{f"once-{name}": run_once_trial(name) for name in ONCE_KINDS},
 }
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
@@ -113,6 +116,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser("cairn.sim.cluster", description=__doc__)
     parser.add_argument("--seeds", default="1-50", help="N or A-B")
     parser.add_argument("--kind", choices=sorted(KINDS), help="with --ledger: all in turn")
+    parser.add_argument("--like", default="", help="with --ledger: kinds that begin with this")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--trace", action="store_true", help="tell the story of one seed")
     parser.add_argument("--debug", action="store_true", help="with all its details")
@@ -127,7 +131,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="with --ledger: how long")
     options = parser.parse_args(arguments)
     if options.ledger is not None:
-        kinds = tuple(KINDS) if options.kind is None else (options.kind,)
+        kinds = (options.kind,) if options.kind else tuple(KINDS)
+        kinds = tuple(kind for kind in kinds if kind.startswith(options.like))
         return 1 if keep_ledger(options.ledger, kinds, options.minutes) else 0
     options.kind = options.kind or "cluster"
     if options.queue_kills:

@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 from cairn.model.log import ops
 from cairn.node.statements.asker import streams
+from cairn.sim.cluster.blows.exact import exact_moment
 from cairn.sim.cluster.history import Result
+from cairn.sim.cluster.loads.bank import Bank
+from cairn.sim.cluster.loads.bank_texts import NAMES
 from cairn.sim.cluster.loads.counters import COUNTERS, Counters
 from cairn.sim.cluster.loads.joins import TABLES, Joins
 from cairn.sim.cluster.loads.marks import Marks
@@ -35,6 +38,7 @@ class LaneTrial(Trial):
             self.chance,
             count=4 * self.kind.replicasets,
             is_strict=self.is_strict,
+            pause_s=0.2 if exact_moment in self.kind.blows else 0.05,  # moments are waited for
         )
         self.registers.quiet = before.quiet
         may_write = before.quiet.may_write
@@ -107,6 +111,28 @@ class OnceTrial(Trial):
         self.registers = Operations(self.load, self.chance)
 
 
+class BankTrial(Trial):
+    """Money that is moved and counted, in every way that SQL has for it."""
+
+    options = {"admin_password": PASSWORD}
+    schema = (ops.CreateTable(NAMES),)
+
+    def __init__(self, seed: int, name: str, mode: str | None = None) -> None:
+        super().__init__(seed, name, mode)
+        self.bank = Bank(self.load, Faces(self.world), self.chance, is_strict=self.is_strict)
+        self.registers = self.bank
+        self.bank.is_calm = self.kind.is_planned
+        is_of_schema = name in ("schema", "columns")
+        self.bank.change_s = 0.5 if is_of_schema else self.chance.choice((1.0, 4.0))
+        self.world.loop.thread_delay_s = self.chance.choice((0.0, 0.0, 0.002, 0.05))
+        self.drops_soon = self.chance.random() < 0.7  # rows that were handed over
+
+    async def _begin(self) -> None:
+        if self.drops_soon:
+            await self.nemesis.set("rebalance_drop_delay", 0)
+        await self.bank.fill()
+
+
 #: What keeps rows: those of joins are written once, before anything happens.
 JOIN_KINDS = tuple(
     name
@@ -115,6 +141,7 @@ JOIN_KINDS = tuple(
 )
 #: What was done is forgotten after days of the clock on the wall.
 ONCE_KINDS = (*(name for name in JOIN_KINDS if not KINDS[name].truncates), "clocks")
+BANK_KINDS = tuple(name for name, kind in KINDS.items() if not (kind.scrubs or kind.leaves))
 LANE_KINDS = tuple(name for name, kind in KINDS.items() if not kind.scrubs)
 
 
@@ -128,3 +155,7 @@ def run_join_trial(name: str) -> Callable[[int], Result]:
 
 def run_once_trial(name: str) -> Callable[[int], Result]:
     return lambda seed: OnceTrial(seed, name).run()
+
+
+def run_bank_trial(name: str) -> Callable[[int], Result]:
+    return lambda seed: BankTrial(seed, name).run()

@@ -15,7 +15,9 @@ from weakref import WeakKeyDictionary
 from cairn.model.errors import CairnError
 from cairn.node.instance import Instance
 from cairn.pgwire.client.client import PgClient
+from cairn.server import statements
 from cairn.server.face import PgFace
+from cairn.server.session import session
 from cairn.server.session.session import Session
 from cairn.sim.cluster.loop import Process
 from cairn.sim.cluster.node import SimNode
@@ -31,14 +33,20 @@ class Faces:
     def __init__(self, world: World) -> None:
         self._faces: WeakKeyDictionary[Instance, PgFace] = WeakKeyDictionary()
         world.equip = self._equip
+        world.real_limits += [(statements, "TURN_S"), (session, "TURN_S")]
 
     def _equip(self, node: SimNode, instance: Instance) -> None:
         face = self._faces[instance] = PgFace(instance, node.config, None)
         instance.on_goodbye.append(face.say_goodbye)
         instance.on_close.append(face.close)
+        # How long a statement takes by the clock of this machine, and is explained for, is chance.
+        face.slow_log.set_threshold(0)
+        face.slow_log.set_threshold = lambda milliseconds: None  # type: ignore[method-assign]
         assert node.process is not None
         # Statements that C has prepared are unknown to Python, and keep their file open.
         node.process.on_files_closed.append(instance.execution.reads.reader.close)
+        # Their threads are real, and would keep all of a dead instance.
+        node.process.on_files_closed += [face.audit.close, face.slow_log.close]
 
     def of(self, node: SimNode) -> PgFace:
         assert node.instance is not None
@@ -123,9 +131,35 @@ class WireClient:
         finally:
             self._is_taken = False
 
+    async def copied(self, text: str) -> bytes:
+        """What COPY … TO STDOUT tells."""
+        self._is_taken = True
+        try:
+            await self._answered(self._pg.query(text, copy=True))
+            told = b"".join(self._pg.take_copy())
+            self._pg.take_results()
+            return told
+        finally:
+            self._is_taken = False
+
+    async def copy_in(self, text: str, lines: bytes) -> None:
+        """COPY … FROM STDIN."""
+        self._is_taken = True
+        try:
+            await self._answered(self._pg.query(text, copy=True))
+            if self._pg.wants_copy_data:
+                await self._answered(self._pg.copy_data(lines) + self._pg.copy_done())
+            self._pg.take_results()
+        finally:
+            self._is_taken = False
+
     @property
     def is_free(self) -> bool:
         return self._pg.is_idle and not self._is_taken
+
+    @property
+    def _is_my_turn(self) -> bool:
+        return self._pg.is_idle or self._pg.wants_copy_data
 
     @property
     def is_over(self) -> bool:
@@ -141,7 +175,7 @@ class WireClient:
         self._waiting = asyncio.get_running_loop().create_future()
         self._session.data_received(data)
         try:
-            if not self._pg.is_idle:
+            if not self._is_my_turn:
                 await self._waiting
         except asyncio.CancelledError:
             self.close()
@@ -161,7 +195,7 @@ class WireClient:
             return
         if back:
             asyncio.get_running_loop().call_soon(self._session.data_received, back)
-        if self._pg.is_idle:
+        if self._is_my_turn:
             self._wake()
 
     def lost(self) -> None:

@@ -44,9 +44,18 @@ class Register(Group):
 
 class WireRegisters(Registers):
     def __init__(
-        self, load: Load, faces: Faces, chance: random.Random, *, count: int, is_strict: bool
+        self,
+        load: Load,
+        faces: Faces,
+        chance: random.Random,
+        *,
+        count: int,
+        is_strict: bool,
+        pause_s: float,
     ) -> None:
-        super().__init__(load, chance, groups=0, clients_each=3, is_strict=is_strict, pause_s=0.05)
+        super().__init__(
+            load, chance, groups=0, clients_each=3, is_strict=is_strict, pause_s=pause_s
+        )
         self.groups = [Register(number) for number in range(count)]
         self._faces, self._connections = faces, Connections(faces)
 
