@@ -301,8 +301,9 @@ class Steps:
         log.info("schema version %d is committed", action.schema_version)
 
     async def _let_writes_end(self, body: SchemaChangeRequest, view: ClusterView) -> None:
-        """Else a write to several replicasets could be half done (`changes/under_way.py`)."""
-        if len(view.cluster.replicasets) < 2 or self._writes_ended == body.schema_version:
+        """Else a write to several replicasets could be half done, and a COPY would hold rows for
+        a table that is no more (`changes/under_way.py`)."""
+        if self._writes_ended == body.schema_version:
             return
         limit_s = LONGEST_S + GRACE_S
 
