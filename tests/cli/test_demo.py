@@ -65,3 +65,24 @@ def test_a_demo_that_was_killed_while_it_started_can_be_stopped(tmp_path: Path) 
         assert demo(tmp_path, "--stop").returncode == 1
     finally:
         end_all(tmp_path)
+
+
+def test_an_instance_is_known_by_the_lock_it_holds(tmp_path: Path) -> None:
+    """Not by its command line, which not every system lets a process write, nor by its pid."""
+    (tmp_path / "i1").mkdir()
+    work = "import os, sys; held = open(os.environ['LOCK'], 'w'); print('', flush=True); input()"
+    for lock, expected in ((tmp_path / "i1" / "lock", True), (tmp_path / "other", False)):
+        process = subprocess.Popen(
+            [sys.executable, "-c", work],
+            env={**os.environ, "LOCK": str(lock)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        try:
+            assert process.stdout is not None and process.stdout.readline() == b"\n"
+            (tmp_path / "i1" / "cairn.pid").write_text(f"{process.pid} {process.pid}\n")
+            assert running(tmp_path) == ({"i1": process.pid} if expected else {})
+        finally:
+            process.kill()
+            process.communicate()
+        assert running(tmp_path) == {}

@@ -116,3 +116,52 @@ def test_a_table_that_is_dropped_meanwhile_is_told_as_one_that_does_not_exist(
             connection.execute("EXECUTE one(5)")
         with pytest.raises(psycopg.errors.UndefinedTable):
             connection.execute("DO $$ BEGIN UPDATE t SET n = 1 WHERE id = 1; END $$")
+
+
+CHANGES_BETWEEN = (
+    "ALTER TABLE {} ADD COLUMN more INT DEFAULT 7",
+    "ALTER TABLE {} DROP COLUMN n",
+    "CREATE INDEX ON {} (t)",
+    "ALTER TABLE {} RENAME TO other",
+)
+
+
+@pytest.mark.parametrize("names", [("i1",), ("i1", "i2")], ids=["one", "two"])
+def test_a_long_copy_lets_its_table_be_changed_and_goes_on(
+    new_cluster: Callable[..., Cluster], names: tuple[str, ...]
+) -> None:
+    node = new_cluster().start(*names)["i1"]
+    for kind, where in (("sharded", "BY (id)"), ("whole", "GLOBALLY")):
+        columns = "id INT PRIMARY KEY, n INT, t TEXT"
+        node.sql(f"CREATE TABLE {kind} ({columns}) DISTRIBUTED {where}")
+        for change in CHANGES_BETWEEN:
+            node.sql(f"DELETE FROM {kind}")
+            with node.connect() as connection:
+                cursor = connection.cursor()
+                with cursor.copy(f"COPY {kind} (id, t) FROM STDIN (FORMAT csv)") as copy:
+                    copy.write('1,"a"\n2,"b"\n3,"in two\n')
+                    connection.pgconn.flush()
+                    node.sql(change.format(kind))  # ends while the client thinks
+                    kind = "other" if "RENAME" in change else kind
+                    copy.write('lines"\n4,"d"\n')
+                assert cursor.rowcount == 4, change
+            rows = node.sql(f"SELECT * FROM {kind} ORDER BY id")
+            assert [row[0] for row in rows] == [1, 2, 3, 4], (kind, change)
+            assert ("in two\nlines" in rows[2], len({len(row) for row in rows})) == (True, 1)
+        node.sql("DROP TABLE other")
+
+
+def test_a_copy_whose_column_goes_is_told_so_and_what_is_stored(cluster: Cluster) -> None:
+    node = cluster["i1"]
+    with node.connect() as connection:
+        cursor = connection.cursor()
+        with (
+            pytest.raises(psycopg.errors.UndefinedColumn, match="n") as told,
+            cursor.copy("COPY t (id, n) FROM STDIN") as copy,
+        ):
+            copy.write(f"{ROWS}\t1\n")
+            connection.pgconn.flush()
+            node.sql("ALTER TABLE t DROP COLUMN n")
+            copy.write(f"{ROWS + 1}\t1\n")
+        assert "1 rows that came before are stored" in str(told.value.diag.message_hint)
+        assert connection.execute("SELECT count(*) FROM t").fetchone() == (ROWS + 1,)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cairn.raft.cas import (
+    MOST_RANGES,
     Accepted,
     AlreadyAppended,
     CasLog,
@@ -74,6 +75,19 @@ def test_entries_that_were_cut_or_compacted_are_forgotten() -> None:
     assert log.check(Predicate(5, 3, (A,)), b"six", (), LEADS) == CompactedAway(6)
     log.rebuild(1, [LogRecord(2, 1, b"two", (A,))])
     assert log.check(Predicate(1, 3, (A,)), b"new", (), LEADS) == ConflictFound(2, 1, b"two")
+
+
+def test_bulk_entries_are_remembered_while_their_ranges_are_few_enough() -> None:
+    log = tail()
+    third = tuple(KeyRange.point("t", b"%d" % at) for at in range(MOST_RANGES // 3))
+    for index in range(8, 13):
+        log.append(LogRecord(index, 3, b"%d" % index, third))
+    assert log.check(Predicate(9, 3, (A,)), b"new", (), LEADS) == Accepted()
+    assert log.check(Predicate(8, 3, (A,)), b"new", (), LEADS) == CompactedAway(9)
+    assert log.check(Predicate(8, 3, (A,)), b"10", (), LEADS) == AlreadyAppended(10, 3)
+    log.truncate_from(11)
+    log.append(LogRecord(11, 4, b"again", (A,) * 2 * MOST_RANGES))  # one alone may have more
+    assert log.check(Predicate(10, 3, (A,)), b"new", (), LEADS) == ConflictFound(11, 4, b"again")
 
 
 bounds = st.none() | st.binary(max_size=1).filter(lambda b: not b or b[0] < 6)

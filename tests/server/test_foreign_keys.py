@@ -214,6 +214,31 @@ def _two(sql: Connection, on_delete: str = "") -> None:
     sql.execute("INSERT INTO fk_parent SELECT k FROM generate_series(1, 20) k")
 
 
+@pytest.mark.parametrize("late", ["", "DEFERRABLE INITIALLY DEFERRED"])
+def test_rows_in_bulk_may_name_each_other_and_nobody(sql: Connection, late: str) -> None:
+    """They are looked at together: those that are here, those that come with them, and NULLs."""
+    sql.execute("CREATE TABLE fk_parent (a INT, b TEXT, PRIMARY KEY (a, b))")
+    sql.execute("INSERT INTO fk_parent VALUES (1, 'x'), (2, 'x')")
+    sql.execute(
+        "CREATE TABLE fk_child (id INT PRIMARY KEY, up INT CONSTRAINT tree REFERENCES fk_child "
+        f"{late}, b TEXT, a INT, FOREIGN KEY (a, b) REFERENCES fk_parent {late})"
+    )
+
+    def copied(lines: str) -> None:
+        with sql.cursor().copy("COPY fk_child FROM STDIN (NULL '-')") as copy:
+            copy.write(lines)
+
+    copied("1\t2\tx\t1\n2\t1\t-\t7\n3\t-\tx\t2\n4\t4\t-\t-\n")
+    for lines, constraint, detail in (
+        ("5\t6\tx\t1\n7\t5\tx\t1\n", "tree", "Key (up)=(6) is not present"),
+        ("5\t1\tx\t1\n6\t1\ty\t1\n", "fk_child_a_b_fkey", "Key (a, b)=(1, y) is not present"),
+    ):
+        with pytest.raises(psycopg.errors.ForeignKeyViolation, match=constraint) as told:
+            copied(lines)
+        assert detail in str(told.value.diag.message_detail)
+    assert sql.execute("SELECT id FROM fk_child ORDER BY 1").fetchall() == [(1,), (2,), (3,), (4,)]
+
+
 def _state(call: Any) -> str:
     with pytest.raises(psycopg.Error) as problem:
         call()

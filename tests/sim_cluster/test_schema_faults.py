@@ -16,6 +16,8 @@ from tests.sim_cluster.scenes import Triple, hold, inside, played
 from tests.sim_cluster.test_data_rules import answer_of, in_process
 from tests.sim_cluster.test_sync_answers import follow_nobody
 
+APPLY_S = 30.0  # `ddl_apply_timeout`
+
 
 async def prepare(scene: Triple) -> None:
     """ALTER TABLE t ADD COLUMN n INTEGER, up to the entry that begins it."""
@@ -83,8 +85,9 @@ def test_a_change_that_was_aborted_while_it_was_queued_is_not_made() -> None:
     async def script(scene: Triple) -> None:
         release = hold(scene.master)
         await prepare(scene)
+        limit_s = APPLY_S + 0.5  # a request that is under way then is not waited for
         await scene.world.until(
-            lambda: has_ended(scene.leader) and has_ended(scene.master), "the abort", 120.0
+            lambda: has_ended(scene.leader) and has_ended(scene.master), "the abort", limit_s
         )
         release()
         await asyncio.sleep(1.0)

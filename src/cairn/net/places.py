@@ -6,7 +6,9 @@ something to say has said it by then, and one address cannot take the places of 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Generic, NamedTuple, TypeVar
 
@@ -32,6 +34,7 @@ def shares(files: int) -> Shares:
     return Shares(min(MOST_CLIENTS, left - 2 * few), min(MOST_PAGES, few), min(MOST_STRANGERS, few))
 
 
+@lru_cache(maxsize=1024)
 def origin(address: str) -> str:
     """What counts as one address: of IPv6 the network, since a host may choose among 2**64."""
     try:
@@ -90,6 +93,7 @@ class Places:
         self._most, self._most_of_one = most, max(most // 2, 1)
         self._idle: Line[Callable[[], None]] = Line()
         self._all: dict[Hashable, tuple[str, Callable[[], None]]] = {}
+        self._of: Counter[str] = Counter()  # how many, by address
 
     def __len__(self) -> int:
         return len(self._all)
@@ -97,12 +101,12 @@ class Places:
     def opened(self, address: str, who: Hashable, end: Callable[[], None]) -> bool:
         """False: there is no place for it. `end` is called if it has to give way later."""
         address = origin(address)
-        of_one = sum(1 for each, _ in self._all.values() if each == address)
-        if of_one >= self._most_of_one and not self._make_room(address):
+        if self._of[address] >= self._most_of_one and not self._make_room(address):
             return False
         if len(self._all) >= self._most and not self._make_room(None):
             return False
         self._all[who] = address, end
+        self._of[address] += 1
         self._idle.join(address, who, end)
         return True
 
@@ -130,3 +134,6 @@ class Places:
         found = self._all.pop(who, None)
         if found is not None:
             self._idle.leave(found[0], who)
+            self._of[found[0]] -= 1
+            if not self._of[found[0]]:
+                del self._of[found[0]]

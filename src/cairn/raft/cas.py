@@ -15,8 +15,12 @@ import msgspec
 from cairn.model.log.ranges import KeyRange as KeyRange
 from cairn.model.log.ranges import Predicate as Predicate
 
+MOST_RANGES = (
+    65_536  # of entries that are remembered: bulk loads of global tables have thousands each
+)
 
-class LogRecord(msgspec.Struct, frozen=True):
+
+class LogRecord(msgspec.Struct, frozen=True, gc=False):
     """What the check needs to know of one log entry."""
 
     index: int
@@ -96,6 +100,7 @@ class CasLog:
     def __init__(self, compacted_index: int = 0) -> None:
         self.compacted_index = compacted_index  # nothing is known up to here
         self._records: deque[LogRecord] = deque()
+        self._ranges = 0  # of all records
         self._by_request: dict[bytes, LogRecord] = {}
 
     @property
@@ -106,6 +111,7 @@ class CasLog:
         self.compacted_index = compacted_index
         self._records.clear()
         self._by_request.clear()
+        self._ranges = 0
         for record in records:
             self.append(record)
 
@@ -113,8 +119,11 @@ class CasLog:
         """An entry came to the log; one at or after its index is replaced by it."""
         self.truncate_from(record.index)
         self._records.append(record)
+        self._ranges += len(record.touched)
         if record.request_id:
             self._by_request[record.request_id] = record
+        while self._ranges > MOST_RANGES and len(self._records) > 1:
+            self.compact(self._records[0].index)
 
     def truncate_from(self, index: int) -> None:
         while self._records and self._records[-1].index >= index:
@@ -127,6 +136,7 @@ class CasLog:
         self.compacted_index = max(self.compacted_index, index)
 
     def _forget(self, record: LogRecord) -> None:
+        self._ranges -= len(record.touched)
         if self._by_request.get(record.request_id) is record:
             del self._by_request[record.request_id]
 

@@ -55,15 +55,15 @@ def running(directory: Path) -> dict[str, int]:
 
 
 def _is_ours(pid: int, directory: str) -> bool:
-    """A pid may have been given to a stranger since: its command line must name our directory."""
+    """A pid may have been given to a stranger since: a supervisor has the lock of its directory
+    open as long as it lives. Its command line may not be its own: see `instance/nursery.py`."""
+    locks = {each.resolve() for each in Path(directory).glob("*/lock")}
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        held = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir()]
     except OSError:
         return False
-    paths = [Path(os.fsdecode(word)).resolve() for word in words if word.startswith(b"/")]
-    ours = Path(directory).resolve()
-    return state != "Z" and any(path.is_relative_to(ours) for path in paths)
+    return state != "Z" and any(Path(each) in locks for each in held)
 
 
 def _signal(pid: int, number: int) -> None:

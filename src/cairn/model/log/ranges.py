@@ -31,7 +31,7 @@ def _encode_part(value: Physical) -> bytes:
             return b"\x05" + value.replace(b"\x00", b"\x00\xff") + b"\x00\x00"
 
 
-class KeyRange(msgspec.Struct, frozen=True, array_like=True):
+class KeyRange(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Keys of one table; a bound of None is open. A whole table has two open bounds."""
 
     table: int | str

@@ -54,6 +54,14 @@ def check_entry_size(size: int) -> None:
         )
 
 
+class Verdict(msgspec.Struct, frozen=True):
+    """What became of an entry; not what it did, which may be thousands of rows."""
+
+    index: int
+    term: int
+    error: CairnError | None
+
+
 class Proposer:
     """Proposes entries from any instance and tells what became of them."""
 
@@ -69,8 +77,8 @@ class Proposer:
         self._voters = voters
         self._log = cas.CasLog()
         self._term = 0  # of the tenure for which `_log` was built
-        self._verdicts: OrderedDict[int, Applied] = OrderedDict()
-        self._waiters: dict[int, list[asyncio.Future[Applied]]] = {}
+        self._verdicts: OrderedDict[int, Verdict] = OrderedDict()
+        self._waiters: dict[int, list[asyncio.Future[Verdict]]] = {}
 
     # --- on the leader ------------------------------------------------------------------------
 
@@ -175,7 +183,7 @@ class Proposer:
         user: int = 1,
         force: bool = False,
         is_unsafe: bool = False,
-    ) -> Applied:
+    ) -> Verdict:
         """Propose and wait until applied here.
 
         Raises CasRetry or NotLeader when it definitely did not happen, OutcomeUnknown when
@@ -225,21 +233,21 @@ class Proposer:
                 )
             await asyncio.sleep(0.05)
 
-    async def _verdict(self, accepted: CasAccepted, deadline: float) -> Applied:
+    async def _verdict(self, accepted: CasAccepted, deadline: float) -> Verdict:
         """Wait until the entry at that index is applied here, and see whether it is ours."""
         loop = asyncio.get_running_loop()
         done = self._verdicts.get(accepted.index)
         if done is None:
             if accepted.index <= self._runner.applied_index:
                 raise OutcomeUnknown("the entry was applied, its verdict is no longer kept")
-            future: asyncio.Future[Applied] = loop.create_future()
+            future: asyncio.Future[Verdict] = loop.create_future()
             self._waiters.setdefault(accepted.index, []).append(future)
             done = await self._confirmed(future, deadline)
         if done.term != accepted.term:
             raise CasRetry("another leader's entry took the place: the change was not made")
         return done
 
-    async def _confirmed(self, future: asyncio.Future[Applied], deadline: float) -> Applied:
+    async def _confirmed(self, future: asyncio.Future[Verdict], deadline: float) -> Verdict:
         loop = asyncio.get_running_loop()
         patience = Patience(self._voters)
         try:
@@ -261,10 +269,11 @@ class Proposer:
 
     def applied(self, done: list[Applied]) -> None:
         for each in done:
-            self._verdicts[each.index] = each
+            told = Verdict(each.index, each.term, each.error)
+            self._verdicts[each.index] = told
             for future in self._waiters.pop(each.index, []):
                 if not future.done():
-                    future.set_result(each)
+                    future.set_result(told)
         while len(self._verdicts) > REMEMBERED:
             self._verdicts.popitem(last=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -47,6 +48,7 @@ from cairn.raft.types import ConfChangeV2, ProposalDropped
 log = logging.getLogger("cairn.governor")
 
 RPC_S, OP_S, BATCH = 3.0, 3.0, 200  # until the cluster's own settings are known
+LEAST_S = 0.05  # that somebody has to answer
 GRACE_S = 0.1  # after the first answer, how long others of the same question are waited for
 HAND_OVER_S = 2.0
 PROOF_S = 0.6  # three heartbeats: who takes part in a change of voters has answered by then
@@ -100,30 +102,38 @@ class Steps:
         return await self._peers.call(instance.raft_id, method, body, answer, timeout_s)
 
     async def ask_all(
-        self, names: tuple[str, ...], method: str, body: Any, answer: type[Any]
+        self,
+        names: tuple[str, ...],
+        method: str,
+        body: Any,
+        answer: type[Any],
+        until_s: float = math.inf,
     ) -> dict[str, Any]:
-        """Answers by name, of so many at a time as `governor_rpc_batch_size` says."""
+        """Answers by name, of so many at a time as `governor_rpc_batch_size` says. At `until_s` of
+        the loop's time nobody is waited for any more."""
         size = int(self.state.setting("governor_rpc_batch_size", BATCH)) or BATCH
         found: dict[str, Any] = {}
         for start in range(0, len(names), size):
-            found |= await self._ask_some(names[start : start + size], method, body, answer)
+            left_s = max(until_s - asyncio.get_running_loop().time(), LEAST_S)
+            some = names[start : start + size]
+            found |= await self._ask_some(some, method, body, answer, min(self.rpc_s, left_s))
         return found
 
     async def _ask_some(
-        self, names: tuple[str, ...], method: str, body: Any, answer: type[Any]
+        self, names: tuple[str, ...], method: str, body: Any, answer: type[Any], limit_s: float
     ) -> dict[str, Any]:
         """Once one answer has come, the slow ones get a moment and no more."""
 
         async def one(name: str) -> Any:
             try:
-                return await self.ask(name, method, body, answer, self.rpc_s)
+                return await self.ask(name, method, body, answer, limit_s)
             except CairnError as problem:
                 return problem
 
         tasks = {asyncio.ensure_future(one(name)): name for name in names}
         waiting = set(tasks)
         found: dict[str, Any] = {}
-        patience = self.rpc_s + 1.0
+        patience = limit_s + GRACE_S
         while waiting:
             done, waiting = await asyncio.wait(
                 waiting, timeout=patience, return_when=asyncio.FIRST_COMPLETED
@@ -265,7 +275,9 @@ class Steps:
         left = tuple(dict.fromkeys(masters.values()))
         problems: dict[str, CairnError] = {}
         while left and self.runner.is_leader:
-            found = await self.ask_all(left, "apply_schema_change", body, SchemaChangeResponse)
+            found = await self.ask_all(
+                left, "apply_schema_change", body, SchemaChangeResponse, deadline
+            )
             for name, answer in found.items():
                 if isinstance(answer, CairnError):
                     problems[name] = answer
@@ -276,7 +288,7 @@ class Steps:
             left = tuple(
                 name for name in left if isinstance(found.get(name, TimedOut("late")), CairnError)
             )
-            if left and asyncio.get_running_loop().time() > deadline:
+            if left and asyncio.get_running_loop().time() >= deadline:
                 reason = f"{left[0]}: {problems.get(left[0], TimedOut('no answer'))}"
                 await self._abort(action.schema_version, reason, left[0], is_verdict=False)
                 return
@@ -301,8 +313,9 @@ class Steps:
         log.info("schema version %d is committed", action.schema_version)
 
     async def _let_writes_end(self, body: SchemaChangeRequest, view: ClusterView) -> None:
-        """Else a write to several replicasets could be half done (`changes/under_way.py`)."""
-        if len(view.cluster.replicasets) < 2 or self._writes_ended == body.schema_version:
+        """Else a write to several replicasets could be half done, and a COPY would hold rows for
+        a table that is no more (`changes/under_way.py`)."""
+        if self._writes_ended == body.schema_version:
             return
         limit_s = LONGEST_S + GRACE_S
 

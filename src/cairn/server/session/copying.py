@@ -7,7 +7,6 @@ import contextlib
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,6 +33,7 @@ from cairn.server.scan.copied_out import (
 )
 from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, is_required
 from cairn.server.scan.packed_in import PackedLines, packed_lines
+from cairn.server.session.copy_place import CopyPlace
 from cairn.server.session.states import COPYING, WORKING
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -73,12 +73,13 @@ async def copy_in(session: Session, cached: Cached) -> int:
     columns: tuple[str, ...] | None = None
     sent: list[CopyData | CopyDone | CopyFail] = []
     while True:
-        with ExitStack() as under_way:
-            plan = await _when_operable(session, cached, under_way)
-            copying = session.copy_in = CopyIn(session, plan, sent)
+        place = CopyPlace(session, cached)
+        try:
+            await place.begin()
+            copying = session.copy_in = CopyIn(session, place, sent)
             session.state = COPYING
             if columns is None:
-                columns = plan.columns
+                columns = place.plan.columns
                 session.pg.copy_in_response(0, len(columns))
                 session.flush()
             try:
@@ -87,10 +88,11 @@ async def copy_in(session: Session, cached: Cached) -> int:
                 if not copying.may_begin_again or not await _is_still_so(session, cached, columns):
                     raise
                 sent = copying.sent
-            finally:
-                session.copy_in = None
-                if session.state is COPYING:
-                    session.state = WORKING
+        finally:
+            place.leave()
+            session.copy_in = None
+            if session.state is COPYING:
+                session.state = WORKING
 
 
 async def _is_still_so(session: Session, cached: Cached, columns: tuple[str, ...]) -> bool:
@@ -100,36 +102,17 @@ async def _is_still_so(session: Session, cached: Cached, columns: tuple[str, ...
     return plan.columns == columns
 
 
-async def _when_operable(session: Session, cached: Cached, under_way: ExitStack) -> plans.CopyPlan:
-    """The plan for the table as it is, which stays so for a while: changes wait for the rows."""
-    running, owners = session.running, session.face.executor.reads.owners
-
-    async def attempt() -> plans.CopyPlan:
-        found = await running.understood(cached.text)
-        if found is not cached:
-            running.check(found)
-        plan = found.prepared.plan
-        assert isinstance(plan, plans.CopyPlan) and plan.table is not None
-        if not plan.table.is_system:
-            owners.check_operable(plan.table)
-        under_way.enter_context(owners.under_way.write(plan.table.id))
-        return plan
-
-    return await owners.following(attempt, running.context())
-
-
 class CopyIn:
     """One COPY FROM STDIN. While one chunk is being written, the next one is read."""
 
     def __init__(
         self,
         session: Session,
-        plan: plans.CopyPlan,
+        place: CopyPlace,
         sent: Sequence[CopyData | CopyDone | CopyFail] = (),
     ) -> None:
-        assert plan.insert is not None and plan.table is not None
-        self._session, self._plan, self._table = session, plan, plan.table
-        self._decoder: arrow.BatchDecoder | None = None
+        self._session, self._place, plan = session, place, place.plan
+        assert plan.table is not None
         self._parser = CopyParser(
             "text" if is_arrow(plan.options) else format_of(plan.options),
             ncols=len(plan.columns),
@@ -141,14 +124,6 @@ class CopyIn:
         self._sent_bytes = 0
         self.wake = asyncio.Event()  # set by the session when bytes have come
         self.waiting_bytes = 0  # received by the session, not taken yet
-        self._types = plan.insert.param_types
-        self._required = [
-            at
-            for at, name in enumerate(plan.columns)
-            if (column := plan.table.column(name)) is not None and is_required(plan.table, column)
-        ]
-        self._batch: RowBatch | None = None  # rows for the next chunk; None: no compiled part
-        self._lines: PackedLines | None = None  # reads plain lines into it
         self._rows: defaultdict[int, list[Any]] = defaultdict(list)  # or by bucket; 0 if global
         self._arrived: list[list[Any]] = []  # the same rows as they came
         self._held = 0  # how many they are
@@ -156,10 +131,25 @@ class CopyIn:
         self._size = session.face.chunk_sizes.begin(len(plan.table.columns))
         self._count = 0  # rows stored
         self._writing: asyncio.Task[int] | None = None
-        self._sql = ""
-        self._maker: RowMaker | None = None
         self._now = session.face.executor.blocks.wall_clock()  # of all its lines
-        catalog = session.face.catalog
+        self._follow(plan)
+
+    def _follow(self, plan: plans.CopyPlan) -> None:
+        """What comes from here on is for this table. The parser keeps its half of a line."""
+        assert plan.insert is not None and plan.table is not None
+        self._plan, self._table = plan, plan.table
+        self._types = plan.insert.param_types
+        self._required = [
+            at
+            for at, name in enumerate(plan.columns)
+            if (column := plan.table.column(name)) is not None and is_required(plan.table, column)
+        ]
+        self._decoder: arrow.BatchDecoder | None = None
+        self._batch: RowBatch | None = None  # rows for the next chunk; None: no compiled part
+        self._lines: PackedLines | None = None  # reads plain lines into it
+        self._maker: RowMaker | None = None
+        self._sql = ""
+        catalog = self._session.face.catalog
         if is_arrow(plan.options):
             self._decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
         elif not plan.table.is_global:
@@ -177,6 +167,7 @@ class CopyIn:
         """Until the client is done; the number of rows taken."""
         try:
             while True:
+                await self._give_way()
                 messages, self._again = [*self._again, *_taken(self._session)], []
                 self.waiting_bytes = 0
                 self._keep(messages)
@@ -209,6 +200,14 @@ class CopyIn:
         """Nothing is stored, and all that was sent is at hand."""
         return not self._count and self._sent_bytes <= KEPT_BYTES
 
+    async def _give_way(self) -> None:
+        """To whoever changes the table: the rows at hand are of the table as it was."""
+        if self._place.is_wanted():
+            await self._write()
+            await self._written()
+            await self._place.give_way()
+            self._follow(self._place.plan)
+
     async def _more(self) -> None:
         """Wait for bytes; notice a client that is gone, a cancel and a message out of place."""
         session = self._session
@@ -228,10 +227,12 @@ class CopyIn:
         data = [message.data for message in messages if isinstance(message, CopyData)]
         if self._decoder is not None:
             for stream in data:
+                await self._give_way()
                 await self._take_arrow(self._decoder, stream)
         elif data:
             whole = b"".join(data)
             for at in range(0, len(whole), PIECE_BYTES):
+                await self._give_way()
                 await self._take_lines(whole[at : at + PIECE_BYTES])
                 await asyncio.sleep(0)  # others want to be answered, the writer to begin
         if isinstance(last, CopyData):

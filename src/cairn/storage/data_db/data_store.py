@@ -39,6 +39,7 @@ from cairn.native.loading import POINTS, load
 from cairn.native.point_inserts import RECORD_LOST, InsertRoom, PointInsert
 from cairn.storage.data_db import operations
 from cairn.storage.data_db.fence import Fence
+from cairn.storage.data_db.kin import not_there
 from cairn.storage.data_db.log_tables import PUT_RECORD, open_log, place
 from cairn.storage.data_db.packed_insert import PackedInsert
 from cairn.storage.data_db.shapes import RowTables
@@ -312,8 +313,10 @@ class DataStore(RowTables):
 
     def bulk_insert(self, table: int, sql: str, rows: Sequence[tuple[Any, ...]]) -> int:
         """Many plain inserts: what they change is what they are, the hook need not tell."""
-        if table in self.kin.parents_of:  # the hook tells which rows are named
-            self.connection.executemany(sql, rows)
+        if table in self.kin.parents_of:
+            if self._names_in_bulk(table):
+                return self.packed_insert(table, pack_rows(rows))
+            self.connection.executemany(sql, rows)  # the hook tells which rows are named
             return len(rows)
         packed: list[bytes] = []
         with self.unobserved():
@@ -323,12 +326,21 @@ class DataStore(RowTables):
 
     def packed_insert(self, table: int, packed: bytes) -> int:
         """The same with rows that are packed already."""
-        if table in self.kin.parents_of:
+        ties = self.kin.parents_of.get(table, ())
+        if ties and not self._names_in_bulk(table):
             return self.packed.insert(self.tables[table], packed)
         with self.unobserved():
             count = self.packed.insert(self.tables[table], packed)
+        for tie in ties:
+            if (lacking := self.packed.unnamed(tie, packed)) is not None:
+                raise not_there(tie, lacking)
         self._bulk = (table, self.versions.get(table, 0), msgspec.Raw(packed))
         return count
+
+    def _names_in_bulk(self, table: int) -> bool:
+        """Whether one question finds new rows that name nobody: not where that waits for more."""
+        is_deferred = any(tie.key.is_deferred for tie in self.kin.parents_of[table])
+        return not is_deferred and self.packed.is_in_c(self.tables[table])
 
     def operation(self, operation: str) -> Operation | None:
         """What was carried out before under this id; None: nothing."""

@@ -128,7 +128,7 @@ class Enforcing:
             if self._finds(tie.parent, tie.key.parent_columns, new):
                 there.add(mark)
             elif self._is_left(tie, new, row):  # not gone again meanwhile
-                raise _not_there(tie, new)
+                raise not_there(tie, new)
 
     # --- what changed ---------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ def check_ties(
             span,
         ).fetchone()
         if found is not None:
-            raise _not_there(tie, found)
+            raise not_there(tie, found)
     if have.truncated_at == want.truncated_at:
         return
     for tie in kin.children_of.get(want.id, ()):
@@ -271,7 +271,7 @@ def _where(columns: Sequence[int]) -> str:
     return " AND ".join(f"{name} = ?" for name in names)
 
 
-def _not_there(tie: Tie, key: Key) -> ForeignKeyViolation:
+def not_there(tie: Tie, key: Key) -> ForeignKeyViolation:
     return ForeignKeyViolation(
         f'insert or update on table "{tie.child.name}" violates foreign key constraint '
         f'"{tie.key.name}"',

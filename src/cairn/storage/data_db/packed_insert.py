@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import apsw
 import msgspec
 
 from cairn.model.log.packed_rows import Buffer, split_head, unpacked
-from cairn.model.tables.schema import Table
+from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.native.library import PACKED_WIDTH
 from cairn.native.loading import PACKED_ROWS, load
+from cairn.storage.data_db.kin import Tie
 from cairn.storage.files.sqlite import insert_many
 
 
@@ -25,13 +28,33 @@ class PackedInsert:
     def insert(self, table: Table, packed: Buffer) -> int:
         """How many. Raises what SQLite raises, or `DecodeError` for what is no list of its rows."""
         width = len(table.columns) + 1
-        if self._is_there and width <= PACKED_WIDTH:
+        if self.is_in_c(table):
             return self._insert_in_c(table, packed, width)
         rows = unpacked(packed)
         if any(len(row) != width for row in rows):
             raise _wrong(f"a row has not {width} values")
         insert_many(self._connection, insert_text(table), rows)
         return len(rows)
+
+    def unnamed(self, tie: Tie, packed: Buffer) -> tuple[Any, ...] | None:
+        """What one of these rows names, and is not there: bucket and values. None: all is there."""
+        columns = [f"c{at + 1}" for at in tie.key.columns]
+        width = len(tie.child.columns) + 1
+        given = " AND ".join(f"came.{name} IS NOT NULL" for name in columns)
+        same = " AND ".join(
+            f"there.{physical_column(at)} = came.{name}"
+            for at, name in zip(tie.key.parent_columns, columns, strict=True)
+        )
+        text = (
+            f"SELECT c0, {', '.join(columns)} FROM packed_rows(?, {width}) AS came "
+            f"WHERE {given} AND NOT EXISTS (SELECT 1 FROM {tie.parent.physical_name} AS there "
+            f"WHERE there.{BUCKET_COLUMN} = came.c0 AND {same}) LIMIT 1"
+        )
+        found: Any = self._connection.execute(text, (split_head(packed)[0],)).fetchone()
+        return None if found is None else tuple(found)
+
+    def is_in_c(self, table: Table) -> bool:
+        return self._is_there and len(table.columns) < PACKED_WIDTH
 
     def _insert_in_c(self, table: Table, packed: Buffer, width: int) -> int:
         rows, count = split_head(packed)
