@@ -9,7 +9,7 @@ import pytest
 from cairn.model.errors import CairnError, PlanOutdated
 from cairn.node.statements.executor import Executor
 from cairn.server.chunk_size import ChunkSize
-from cairn.server.session.copying import CopyIn
+from cairn.server.session.copy.copying import CopyIn
 from cairn.sim.cluster.sessions import PASSWORD, Faces, WireClient
 from tests.sim_cluster.scenes import Triple, founded, world_of
 

@@ -16,7 +16,7 @@ from cairn.node.statements.executor import Outcome
 from cairn.pgwire.server.extended import Portal, Statement
 from cairn.pgwire.server.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server.session.at_once import AtOnce
-from cairn.server.session.copying import copy_rows
+from cairn.server.session.copy.copying import copy_rows
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.files.pieces import Encoded

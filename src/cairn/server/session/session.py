@@ -34,7 +34,7 @@ from cairn.pgwire.server.server import PgServer
 from cairn.server.audit import Who, statement
 from cairn.server.face import PgFace
 from cairn.server.session.blocks import Block
-from cairn.server.session.copying import CopyIn
+from cairn.server.session.copy.copying import CopyIn
 from cairn.server.session.extended import Extended
 from cairn.server.session.running import Running
 from cairn.server.session.sending import Sending

@@ -33,7 +33,7 @@ from cairn.server.scan.copied_out import (
 )
 from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, is_required
 from cairn.server.scan.packed_in import PackedLines, packed_lines
-from cairn.server.session.copy_place import CopyPlace
+from cairn.server.session.copy.place import CopyPlace
 from cairn.server.session.states import COPYING, WORKING
 from cairn.server.statements import Cached
 from cairn.sql import plans

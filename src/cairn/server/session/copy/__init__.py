@@ -1,0 +1,1 @@
+"""COPY FROM STDIN: rows in bulk, and the table that they fill."""
