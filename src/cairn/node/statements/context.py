@@ -17,7 +17,7 @@ from cairn.model.errors import PlanOutdated, QueryCanceled, Unsupported
 from cairn.model.log import ops
 from cairn.model.measured import Stage
 from cairn.model.rpc import ReadRequest, RowShape
-from cairn.model.tables.catalog import ADMIN_ID
+from cairn.model.tables.catalog import ADMIN_ID, Catalog
 from cairn.sql.plans import CatalogRead, Prepared
 from cairn.storage.readers import Cancelled
 
@@ -61,13 +61,21 @@ class Overlay(Protocol):
     async def read(self, request: ReadRequest) -> list[Any]: ...
 
 
+class OwnTables(Protocol):
+    """The temporary tables of the session that asks (`temporary/tables.py`)."""
+
+    def catalog(self, base: Catalog) -> Catalog: ...
+
+    async def read(self, sql: str, args: Sequence[Any], context: Context) -> Any: ...
+
+
 class Face:
     """What only the face of an instance can do for a statement; this is the face that is not there.
 
     The governor's queue has none: it plans anew by itself and reads no catalogue.
     """
 
-    async def plan_again(self, statement: Any, user_id: int) -> Any:
+    async def plan_again(self, statement: Any, context: Context) -> Any:
         """The same statement, planned for the present schema."""
         raise PlanOutdated("a table has changed since the statement was planned")
 
@@ -111,6 +119,17 @@ class Context(msgspec.Struct, frozen=True):
     travelled: Travelled = msgspec.field(default_factory=Travelled)
     stage: Stage | None = None  # of EXPLAIN ANALYZE: what is asked of whom is noted there
     face: Face = NO_FACE
+    temps: OwnTables | None = None
+
+    def catalog(self, base: Catalog) -> Catalog:
+        """What names mean to who asks."""
+        return base if self.temps is None else self.temps.catalog(base)
+
+    async def read_temps(self, sql: str, args: Sequence[Any]) -> Any:
+        """Rows of the session's own tables, and the rest of a longer answer."""
+        if self.temps is None:
+            raise Unsupported("temporary tables can only be used by their session")
+        return await self.temps.read(sql, args, self)
 
     def within(self, part: object) -> Context:
         """For one part of the plan. A statement that is not measured goes on as it is."""

@@ -346,7 +346,10 @@ class PgCatalog:
         mine = getattr(self._local, "copy", None)
         if mine is None or mine[0] is not catalog:
             connection, functions = apsw.Connection(":memory:"), Functions(catalog)
-            connection.deserialize("main", self._image(catalog))
+            connection.deserialize("main", self._image(catalog.public))
+            if catalog.temps:
+                with connection:
+                    _insert(connection, pg_tables.temp_rows(catalog))
             functions.register(connection)
             _close(connection, functions)
             mine = self._local.copy = (catalog, connection, functions)

@@ -79,7 +79,9 @@ async def copy_rows(session: Session, cached: Cached) -> None:
         session.pg.command_complete(f"COPY {count}")
         session.running.finished(count)
         return
-    session.block.check_alone("COPY")
+    is_temp = plan.table is not None and plan.table.is_temp
+    if not is_temp:
+        session.block.check_alone("COPY")
     with ExitStack() as under_way:
         plan = await _when_operable(session, cached, under_way)
         session.copy_in = CopyIn(session, plan)
@@ -87,12 +89,14 @@ async def copy_rows(session: Session, cached: Cached) -> None:
         session.pg.copy_in_response(0, len(plan.columns))
         session.flush()
         try:
-            count = await session.copy_in.run()
+            whole = session.copy_in.run()
+            count = await (session.running.as_one(whole) if is_temp else whole)
         finally:
             session.copy_in = None
             if session.state is COPYING:
                 session.state = WORKING
-    session.block.wrote()
+    if not is_temp:
+        session.block.wrote()
     session.pg.command_complete(f"COPY {count}")
     session.running.finished(count)
 
@@ -107,6 +111,8 @@ async def _when_operable(session: Session, cached: Cached, under_way: ExitStack)
             running.check(found)
         plan = found.prepared.plan
         assert isinstance(plan, plans.CopyPlan) and plan.table is not None
+        if plan.table.is_temp:
+            return plan
         if not plan.table.is_system:
             owners.check_operable(plan.table)
         under_way.enter_context(owners.under_way.write(plan.table.id))
@@ -122,7 +128,7 @@ async def copy_out(session: Session, cached: Cached, plan: plans.CopyPlan) -> in
         """Asked each time it is begun: by now the table may have other columns, or be another one
         of that name, which the user may not read."""
         found = session.face.statements.get(
-            cached.text, (), caller.context.user_id, session.face.catalog
+            cached.text, (), caller.context.user_id, session.running.catalog
         )
         if found is not cached:
             session.running.check(found)
@@ -209,7 +215,7 @@ class CopyIn:
         self._sql = ""
         self._maker: RowMaker | None = None
         self._now = session.face.executor.blocks.wall_clock()  # of all its lines
-        catalog = session.face.catalog
+        catalog = session.running.catalog
         if _is_arrow(plan.options):
             self._decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
         elif not plan.table.is_global:
@@ -217,7 +223,7 @@ class CopyIn:
         if plan.table.is_global:
             return
         self._sql = insert_text(plan.table)
-        if library() is not None:
+        if library() is not None and not plan.table.is_temp:
             self._batch = RowBatch()
             if self._maker is not None and not self._maker.filled:
                 names = plan.columns
@@ -420,6 +426,11 @@ class CopyIn:
         assert insert is not None
         executor, context = self._session.face.executor, self._context()
         plan = insert.plan
+        if isinstance(plan, plans.TempWrite):
+            temps = self._session.running.temps
+            assert temps is not None
+            whole = [row for part in arrived for row in part]
+            return await temps.insert(self._sql, whole, context, self._session.running.catalog)
         if isinstance(plan, plans.PointWrite | plans.ShardedInsert | plans.InsertSelect):
             stored = executor.writes.insert_rows(
                 plan.table, plan.tier, self._sql, chunk, context, is_bulk=True

@@ -17,6 +17,7 @@ from cairn.model.log import ops
 from cairn.model.log.ranges import KeyRange, one_key
 from cairn.model.members.topology import Grade
 from cairn.model.rpc import Empty, ForgetNumbers
+from cairn.model.tables.schema import FIRST_TEMP_ID, TEMP_IDS
 from cairn.model.tables.system_tables import CAIRN_SEQUENCE
 from cairn.model.types.values import INT64_MAX
 from cairn.net.peers import Peers
@@ -40,14 +41,24 @@ class Numbers:
         self._blocks: dict[int, Block] = {}  # by table
         self._taking: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._sizes: dict[int, tuple[int, float]] = {}
+        self._of_temps: dict[int, int] = {}  # the next ones of temporary tables, which are here
 
     def next(self, table: int, start: int, step: int = 1) -> int:
         with self._guard:
+            if FIRST_TEMP_ID <= table < FIRST_TEMP_ID + TEMP_IDS:
+                number = self._of_temps.get(table, start)
+                self._of_temps[table] = number + 1
+                return number
             number, end, since = self._blocks.get(table, NONE)
             if number >= end or since != self._emptied_at(table):
                 raise NumbersNeeded(table, start)
             self._blocks[table] = number + 1, end, since
             return start + (number - start) * step
+
+    def begin_anew(self, table: int) -> None:
+        """A temporary table is gone, or was emptied with RESTART IDENTITY."""
+        with self._guard:
+            self._of_temps.pop(table, None)
 
     async def more(self, need: NumbersNeeded) -> None:
         """Another block, larger if the last one did not last."""

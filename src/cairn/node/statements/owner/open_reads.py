@@ -22,6 +22,7 @@ from cairn.node.statements.owner.fair_threads import SYSTEM, FairThreads
 from cairn.storage.files.pieces import PIECE_BYTES, Encode, Encoded, Piece
 from cairn.storage.merging import Merger
 from cairn.storage.readers import Cancelled, Register, RowCursor, RowReader
+from cairn.storage.temp_store import TempStore
 
 MOST_OPEN = 500  # answers that are half told
 IDLE_S = 600.0  # as long as an open one holds back what writes leave behind
@@ -238,6 +239,10 @@ class OpenReads:
                 self.drop(number)
         if self._open:
             self._sweep = loop.call_later(SWEEP_S, self._look)
+
+    def temp_store(self) -> TempStore:
+        """For the temporary tables of a session. On a thread of the pool."""
+        return TempStore(self.directory, self._register)
 
     # --- merging ----------------------------------------------------------------------------------
 
