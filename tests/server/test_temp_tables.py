@@ -318,12 +318,8 @@ def test_rows_that_were_copied_in_are_put_into_a_table_in_one_block(
         assert sorted(rows(one, put, "!")) == told
         assert sorted(rows(one, f"SELECT id, v FROM {name}")) == told
         assert rows(other, f"SELECT v FROM {name}") == [("old",)]
-        assert (
-            refused(
-                one, f"INSERT INTO {name} SELECT t.id + 9, t.v FROM {name} t JOIN load USING (id)"
-            )
-            == "0A000"
-        )
+        both = f"INSERT INTO {name} SELECT t.id + 9, t.v FROM {name} t JOIN load USING (id)"
+        assert refused(one, both) == "0A000"
         one.execute("ROLLBACK")
         assert rows(one, f"SELECT v FROM {name}") == [("old",)]
         one.execute("BEGIN")

@@ -346,6 +346,7 @@ class Executor:
         if (plan.more or plan.fill) and queued is not None:
             raise Unsupported("a queued operation changes one table", hint="queue each")
         told: tuple[str, ...] = ()
+        is_any = False
 
         def claim() -> None:
             self._check_still(prepared, context)
@@ -366,7 +367,8 @@ class Executor:
                 deadline=context.deadline,
             )
             told += one.notices if has_changed else (one.skipped,)
-        return Outcome(None, 0, prepared.complete(0), told, is_queue_told=has_changed)
+            is_any = is_any or has_changed
+        return Outcome(None, 0, prepared.complete(0), told, is_queue_told=is_any)
 
     async def _fill(self, plan: plans.DdlPlan, context: Context) -> int:
         """The rows of CREATE TABLE AS."""

@@ -218,6 +218,9 @@ class OpenBlock:
         is_schema = isinstance(statement.prepared.plan, _SCHEMA)
         self.check_alone(tag, is_schema=is_schema)
         outcome = await self._executor.run(statement, params, context)
+        plan = statement.prepared.plan
+        if isinstance(plan, plans.DdlPlan) and not (plan.fill or outcome.is_queue_told):
+            return outcome  # IF EXISTS, of something that is not there: nothing was done
         self.wrote_alone(is_schema=is_schema)
         said = f"{tag} was committed at once: ROLLBACK will not undo it"
         outcome.notices = (*outcome.notices, said)
