@@ -6,6 +6,7 @@ they were; rights are checked against the present catalogue each time it changes
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -44,6 +45,7 @@ TURN_S, EVERY_S = 0.05, 0.2  # so much of each such time texts are understood on
 
 Row = tuple[Any, ...]
 Key = tuple[bytes, tuple[int, ...], int]
+_CURRENT = re.compile(rb"\b(currval|lastval|setval)\b", re.IGNORECASE)
 #: What they name may not have been there when they were planned, and has its own rights now.
 _BY_NAME = (DdlPlan, RoutinePlan, CallPlan)
 
@@ -68,6 +70,7 @@ class Cached:
         "sharded",
         "signature",
         "size",
+        "takes",
         "text",
     )
 
@@ -97,12 +100,15 @@ class Cached:
         known = catalog()
         self.hides = frozenset[str]() if known is None else known.hides
         self._allowed: set[int] = set()
+        self.takes = known is not None and (
+            _CURRENT.search(text) is not None or any(map(known.gives_numbers, prepared.tables))
+        )
 
     def of(self, prepared: Prepared, oids: tuple[int, ...] | None = None) -> Cached:
         """Another statement that is counted as this one, of the same tables."""
         told = self.oids if oids is None else oids
         made = Cached(prepared.text.encode(), told, prepared, self._catalog, self.sharded)
-        made.seen, made.hides = self.seen, self.hides
+        made.seen, made.hides, made.takes = self.seen, self.hides, self.takes
         return made
 
     def is_fresh(self, catalog: Catalog) -> bool:

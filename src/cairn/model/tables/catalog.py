@@ -136,6 +136,11 @@ class Catalog(msgspec.Struct, frozen=True, weakref=True, dict=True):
             if key.parent == table_id
         ]
 
+    def gives_numbers(self, table_id: int) -> bool:
+        """A sequence, or a table with an identity column."""
+        table = self.by_id.get(table_id)
+        return table is not None and any(column.identity for column in table.columns)
+
     def sharded(self, versions: dict[int, int]) -> dict[int, int]:
         """Of the tables a statement uses, those whose rows live in replicasets."""
         return {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -26,6 +27,28 @@ OF_CLUSTER = -1  # a limit that is the cluster's setting
 ON, OFF = "on", "off"  # of `sql_repartition`; else it is "auto"
 LATE = "canceling statement due to statement timeout"
 ASKED = "canceling statement due to user request"
+
+
+class Taken:
+    """The numbers of sequences that a session took last: `currval` and `lastval`."""
+
+    def __init__(self) -> None:
+        self.last: dict[int, int] = {}  # by table
+        self._latest = 0  # the table that gave the last one
+
+    def note(self, table: int, number: int) -> None:
+        self.last[table] = number
+        self._latest = table
+
+    def latest(self) -> int | None:
+        return self.last.get(self._latest)
+
+    def forget(self) -> None:
+        self.last.clear()
+
+
+#: Of the session whose statement runs; None: it takes none, or has no session.
+TAKEN: ContextVar[Taken | None] = ContextVar("taken", default=None)
 
 
 class Queued(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ from cairn.node.statements.asker.writing import Asked, Writes
 from cairn.node.statements.blocks.asking import Blocks, Statement
 from cairn.node.statements.changes.filled_tables import FilledTables
 from cairn.node.statements.changes.schema_changes import SchemaChanges
-from cairn.node.statements.context import ASKED, OF_CLUSTER, Context, Told
+from cairn.node.statements.context import ASKED, OF_CLUSTER, TAKEN, Context, Told
 from cairn.node.statements.temporary.writes import TempWrites
 from cairn.sql import plans
 from cairn.sql.api import prepare
@@ -244,6 +244,8 @@ class Executor:
             if number is not None and is_used is not None:
                 kept = plan.numbers.kept(number, is_used=bool(is_used))
                 await self.numbers.go_on(plan.numbers.table.id, number, kept)
+                if is_used and (taken := TAKEN.get()) is not None:
+                    taken.last[plan.numbers.table.id] = number
         told = [(number,) for number, _ in rows]
         given = told if prepared.columns else None  # ALTER SEQUENCE … RESTART tells nothing
         return Outcome(given, len(told), prepared.complete(len(told)))

@@ -88,7 +88,7 @@ def is_catalog_query(text: bytes) -> bool:
         return False
     sources = [at for at, token in enumerate(found) if token.is_word("from", "join")]
     if not sources:  # `SELECT 't'::regclass::oid`
-        if any(token.is_word("nextval") for token in found):  # nextval('s'::regclass)
+        if any(token.is_word("nextval", "currval") for token in found):  # nextval('s'::regclass)
             return False
         return any(token.is_word(*_LOOKUPS) for token in found)
     return any(_names_catalog(found[at + 1 : at + 4]) for at in sources)

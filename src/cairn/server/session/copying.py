@@ -84,6 +84,7 @@ async def copy_rows(session: Session, cached: Cached) -> None:
         session.block.check_alone("COPY")
     with ExitStack() as under_way:
         plan = await _when_operable(session, cached, under_way)
+        session.running.notes_numbers()
         session.copy_in = CopyIn(session, plan)
         session.state = COPYING
         session.pg.copy_in_response(0, len(plan.columns))

@@ -27,7 +27,7 @@ from cairn.net.spans import ACTIVE, Span
 from cairn.node.statements.asker.explaining import Inner
 from cairn.node.statements.asker.streams import Stream
 from cairn.node.statements.blocks.open_block import Given
-from cairn.node.statements.context import ASKED, LATE, Context, Travelled
+from cairn.node.statements.context import ASKED, LATE, TAKEN, Context, Taken, Travelled
 from cairn.node.statements.executor import Outcome
 from cairn.node.statements.temporary.tables import Temps
 from cairn.node.watching.statistics import Seen
@@ -66,6 +66,7 @@ class Running:
         self._face, self._pg, self._book, self._block = face, pg, book, block
         self._parameters, self._who, self._end = parameters, who, end
         self.cursors, self.named = Cursors(book, block), Named(face, book, lambda: self.catalog)
+        self._taken = Taken()
         self.temps: Temps | None = None  # from the first temporary table on
         self.cancelled = threading.Event()
         self._cancel_reason = ""
@@ -240,9 +241,14 @@ class Running:
         if type(plan) is plans.CursorPlan or type(plan) is plans.NamedPlan:
             return None
         context = self._parameters.context
-        if self._block.open is not None:
-            return self._block.now(cached, values, context)
-        return self._face.executor.now(cached, values, context)
+        token = TAKEN.set(self._taken) if cached.takes else None
+        try:
+            if self._block.open is not None:
+                return self._block.now(cached, values, context)
+            return self._face.executor.now(cached, values, context)
+        finally:
+            if token is not None:
+                TAKEN.reset(token)
 
     async def run(
         self, cached: Cached, params: Sequence[Any], formats: tuple[int, ...] | None = None
@@ -258,6 +264,8 @@ class Running:
     ) -> Outcome:
         """What reads can be cancelled; from its first change on a statement runs on."""
         context, plan = self.context(), plans.carried_out(cached.prepared.plan)
+        if cached.takes:
+            self.notes_numbers()
         if isinstance(plan, plans.SessionPlan) and plan.action == "discard":
             if self.temps is not None and plan.name in ("all", "temp", "temporary"):
                 await self._ended(self.temps.discard(context), context)
@@ -302,6 +310,10 @@ class Running:
             self._parameters.note("read_staleness_ms", told)
             self._pg.parameter_status("read_staleness_ms", told)
         return outcome
+
+    def notes_numbers(self) -> None:
+        """What runs in this task takes numbers for this session."""
+        TAKEN.set(self._taken)
 
     async def as_one(self, work: Coroutine[Any, Any, T]) -> T:
         """What changes temporary tables bit by bit, all of it or nothing."""
@@ -477,7 +489,10 @@ class Running:
                 self._book.deallocate(name.encode())
             case "deallocate":
                 self._book.deallocate_all()
+            case "discard" if name == "sequences":
+                self._taken.forget()
             case "discard" if name == "all":
+                self._taken.forget()
                 self._book.deallocate_all()
                 parameters.reset("all")
         return Outcome(None, 0, tag, plan.notices)

@@ -144,8 +144,10 @@ class OpenBlock:
 
     def reads_outside(self, statement: Statement) -> bool:
         """Whether it is a read that sees nothing of what the block has written."""
-        is_read = isinstance(statement.prepared.plan, _READS)
-        return is_read and not (self.has_written and statement.sharded)
+        plan = statement.prepared.plan
+        if isinstance(plan, plans.PointRead) and plan.bucket is None:
+            return True  # of a sharded table it knows the sequence at most
+        return isinstance(plan, _READS) and not (self.has_written and statement.sharded)
 
     async def run(
         self,
