@@ -38,7 +38,6 @@ from cairn.model.tables.temporary import only_temps
 from cairn.model.types.enums import EnumType
 from cairn.model.types.sizes import checked_sizes
 from cairn.model.types.values import LISTS, ColumnType
-from cairn.sql.change_plans import OnCommit
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import (
     MAX_INDEXES,
@@ -59,6 +58,7 @@ from cairn.sql.statements.schema.foreign_keys import (
     with_keys,
 )
 from cairn.sql.statements.schema.index import find_index, free_name, unique_columns
+from cairn.sql.statements.schema.temporary import check_temp, on_commit
 from cairn.sql.typing_rules import plain, type_word
 
 
@@ -298,7 +298,7 @@ def create_table(
         pass
     cursor.end()
     if is_temp:
-        _check_temp(definition)
+        check_temp(definition)
     if definition.references and are_ignored(catalog):
         tail.notices.append(notice_of(name))
     if definition.by is None and catalog.setting("table_distribution") == "together":
@@ -355,20 +355,6 @@ def create_table(
     return DdlStatement("CREATE TABLE", tail.plan(build), rights)
 
 
-def _check_temp(definition: Definition) -> None:
-    if definition.by is not None or definition.is_global or definition.tier is not None:
-        raise Unsupported(
-            "a temporary table is not distributed: it lies in its session",
-            hint="leave DISTRIBUTED and IN TIER out",
-        )
-    if definition.references:
-        raise Unsupported(
-            "foreign keys of temporary tables are not supported",
-            hint="leave REFERENCES out, or make an ordinary table DISTRIBUTED BY ()",
-        )
-    definition.by = []
-
-
 def _hide_key(name: str, definition: Definition, start: int, tail: Tail) -> None:
     """Rows of a table without a key are told apart by a number that nobody sees.
 
@@ -403,26 +389,8 @@ def _key_name(cursor: Cursor, table: str, tail: Tail) -> None:
         tail.notices.append(f'the name "{name}" is not kept: the primary key is called "{kept}"')
 
 
-_ON_COMMIT: tuple[tuple[tuple[str, ...], OnCommit], ...] = (
-    (("preserve", "rows"), "preserve"),
-    (("delete", "rows"), "delete"),
-    (("drop",), "drop"),
-)
-
-
-def _on_commit(cursor: Cursor, tail: Tail) -> bool:
-    if not cursor.accept("on", "commit"):
-        return False
-    if tail.temp is None:
-        raise InvalidTableDefinition("ON COMMIT can only be used on temporary tables")
-    for words, tail.temp in _ON_COMMIT:
-        if cursor.accept(*words):
-            return True
-    raise cursor.error()
-
-
 def _table_clause(cursor: Cursor, definition: Definition, tail: Tail) -> bool:
-    if _on_commit(cursor, tail):
+    if on_commit(cursor, tail):
         return True
     if cursor.accept("using"):
         engine = cursor.name()
