@@ -237,3 +237,61 @@ def test_where_only_reading_is_allowed_no_number_is_taken(cluster: Cluster, name
             connection.execute(f"SELECT nextval('{name}')".encode())
         connection.execute("ROLLBACK")
         assert connection.execute(f"SELECT nextval('{name}')".encode()).fetchall() == [(1,)]
+
+
+def test_a_session_is_told_its_last_numbers_again(cluster: Cluster, name: str) -> None:
+    node = cluster["i1"]
+    node.sql(f"CREATE SEQUENCE {name} START WITH 5")
+    node.sql(f"CREATE TABLE {name}_t (id bigserial PRIMARY KEY, n int)")
+    with node.connect() as one, node.connect() as other:
+
+        def told(session: Any, text: str) -> Any:
+            try:
+                found = session.execute(text)
+                return found.fetchone()[0] if found.description else None
+            except psycopg.Error as problem:
+                return problem.sqlstate
+
+        assert told(one, "SELECT lastval()") == "55000"
+        assert told(one, f"SELECT currval('{name}')") == "55000"
+        assert told(one, "SELECT currval('nothing_of_that_name')") == "42P01"
+        first = told(one, f"SELECT nextval('{name}')")
+        assert told(other, f"SELECT nextval('{name}')") == first + 1
+        assert told(one, f"SELECT currval('{name}'::regclass)") == first
+        told(one, f"INSERT INTO {name}_t (n) VALUES (1), (2)")
+        last = told(one, f"SELECT max(id) FROM {name}_t")
+        assert (
+            told(one, f"SELECT currval('{name}_t_id_seq')") == last == told(one, "SELECT lastval()")
+        )
+        assert told(other, f"SELECT currval('{name}_t_id_seq')") == "55000"
+        assert told(one, f"SELECT currval(pg_get_serial_sequence('{name}_t', 'id'))") == last
+        one.execute("BEGIN")
+        parent = told(one, f"INSERT INTO {name}_t (n) VALUES (3) RETURNING id")
+        assert told(one, f"SELECT currval('{name}_t_id_seq')") == parent
+        child = f"INSERT INTO {name}_t (id, n) VALUES (-1, currval('{name}_t_id_seq')) RETURNING n"
+        assert told(one, child) == parent
+        one.execute("ROLLBACK")
+        assert told(one, f"SELECT setval('{name}', 40)") == 40
+        assert told(one, f"SELECT currval('{name}')") == 40
+        assert told(one, f"SELECT setval('{name}', 50, false)") == 50
+        assert told(one, f"SELECT currval('{name}')") == 40
+        assert told(one, f"SELECT nextval('{name}')") == 50
+        with one.cursor() as cursor, cursor.copy(f"COPY {name}_t (n) FROM STDIN") as copy:
+            copy.write_row((7,))
+        assert told(one, "SELECT lastval()") == told(one, f"SELECT id FROM {name}_t WHERE n = 7")
+        one.execute("DISCARD SEQUENCES")
+        assert told(one, "SELECT lastval()") == "55000"
+
+
+def test_the_last_numbers_are_given_and_then_none(cluster: Cluster, name: str) -> None:
+    node, last = cluster["i1"], 2**63 - 1
+    node.sql(f"CREATE SEQUENCE {name}")
+    node.sql(f"SELECT setval('{name}', {last - 3})")
+    assert numbers(node, name, 2) == [last - 2, last - 1]
+    assert numbers(node, name) == [last]
+    words = f'nextval: reached maximum value of sequence "{name}" ({last})'
+    assert refused(node, f"SELECT nextval('{name}')") == ("2200H", words)
+    node.sql(f"SELECT setval('{name}', {last})")
+    assert refused(node, f"SELECT nextval('{name}')") == ("2200H", words)
+    node.sql(f"SELECT setval('{name}', 7)")
+    assert numbers(node, name) == [8]

@@ -37,7 +37,7 @@ class Caller:
 
     @property
     def catalog(self) -> Catalog:
-        return self.face.catalog
+        return self.context.catalog(self.face.catalog)
 
     def understood(self, text: str) -> Cached:
         """A statement of our own making, planned for this user; its rights are not checked."""

@@ -54,7 +54,7 @@ class PgFace(Face):
         self.saying = Saying()
         self.audit = AuditLog(config.instance_dir, lambda: self._log_limits("audit"))
         instance.news.on_applied.append(self.audit.applied)
-        self.connections = Connections(self._number, shares_of_files().clients)
+        self.connections = Connections(self.number, shares_of_files().clients)
         self._rules: tuple[str, tuple[Rule, ...]] = ("", ())
         self.statements = StatementCache(self.statistics)
         self.pg_catalog = PgCatalog(
@@ -81,9 +81,9 @@ class PgFace(Face):
 
     def _log_limits(self, name: str) -> tuple[int, int]:
         size, count = f"{name}_log_size_max", f"{name}_log_count_max"
-        return self._number(size), self._number(count)
+        return self.number(size), self.number(count)
 
-    def _number(self, setting: str) -> int:
+    def number(self, setting: str) -> int:
         return int(self.instance.state.setting(setting, SETTINGS[setting]))
 
     def rules(self) -> tuple[Rule, ...]:
@@ -97,9 +97,14 @@ class PgFace(Face):
     def cluster(self) -> Cluster:
         return self.instance.state.cluster
 
-    async def plan_again(self, statement: Any, user_id: int) -> Cached:
-        fresh = await self.statements.replanned(statement, user_id, lambda: self.catalog)
-        fresh.check_rights(user_id, self.catalog)  # a view may name other tables now
+    async def plan_again(self, statement: Any, context: Context) -> Cached:
+        user_id = context.user_id
+
+        def now() -> Catalog:
+            return context.catalog(self.catalog)
+
+        fresh = await self.statements.replanned(statement, user_id, now)
+        fresh.check_rights(user_id, now())  # a view may name other tables now
         return fresh
 
     async def read_catalog(
@@ -109,7 +114,7 @@ class PgFace(Face):
             plan,
             prepared.columns,
             params,
-            self.catalog,
+            context.catalog(self.catalog),
             Asker(context.user, context.user_id, context.pid),
             context.cancelled,
         )
@@ -154,7 +159,7 @@ class PgFace(Face):
         self._end_sessions()
 
     def _read_settings(self) -> None:
-        self.slow_log.set_threshold(self._number("slow_statement_ms"))
+        self.slow_log.set_threshold(self.number("slow_statement_ms"))
         setting = self.instance.state.setting
         self.instance.watching.tracer.configure(
             str(setting("trace_endpoint", "")),

@@ -6,6 +6,7 @@ they were; rights are checked against the present catalogue each time it changes
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import Any
 from cairn.model import stops
 from cairn.model.errors import CairnError, Unsupported
 from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.temporary import touches
 from cairn.model.types.values import OIDS
 from cairn.node.statements.owner.encoding import Convert, converter
 from cairn.node.statements.owner.fair_threads import FairThreads
@@ -35,12 +37,15 @@ from cairn.sql.statements.normalized import normalized
 MAX_STATEMENTS = 5_000
 MAX_CACHED_PLAN = 1024 * 1024  # bytes of one; larger ones are made anew
 MAX_CACHED_BYTES = 64 * 1024 * 1024  # of all plans together, about
+MAX_OWN_PLANS, MAX_OWN_PLAN = 100, 64 * 1024  # of temporary tables: of one session, bytes of one
 QUICK_TEXT = 2_000  # bytes that are understood within a few milliseconds
 PARSERS, PARSERS_MOST = 2, 6  # threads for longer ones: of one user, and when several ask
 AGAIN = 5  # times that a text is understood anew, because tables change while it is
 TURN_S, EVERY_S = 0.05, 0.2  # so much of each such time texts are understood on the loop
 
 Row = tuple[Any, ...]
+Key = tuple[bytes, tuple[int, ...], int]
+_CURRENT = re.compile(rb"\b(currval|lastval|setval)\b", re.IGNORECASE)
 #: What they name may not have been there when they were planned, and has its own rights now.
 _BY_NAME = (DdlPlan, RoutinePlan, CallPlan)
 
@@ -57,6 +62,7 @@ class Cached:
         "_allowed",
         "_catalog",
         "convert",
+        "hides",
         "normal",
         "oids",
         "prepared",
@@ -64,6 +70,7 @@ class Cached:
         "sharded",
         "signature",
         "size",
+        "takes",
         "text",
     )
 
@@ -90,13 +97,18 @@ class Cached:
         self.size = kept_bytes(text, self.normal, prepared, self.signature)
         self.seen: Seen  # where its runs are counted: given when it comes into the cache
         self._catalog = catalog
+        known = catalog()
+        self.hides = frozenset[str]() if known is None else known.hides
         self._allowed: set[int] = set()
+        self.takes = known is not None and (
+            _CURRENT.search(text) is not None or any(map(known.gives_numbers, prepared.tables))
+        )
 
     def of(self, prepared: Prepared, oids: tuple[int, ...] | None = None) -> Cached:
         """Another statement that is counted as this one, of the same tables."""
         told = self.oids if oids is None else oids
         made = Cached(prepared.text.encode(), told, prepared, self._catalog, self.sharded)
-        made.seen = self.seen
+        made.seen, made.hides, made.takes = self.seen, self.hides, self.takes
         return made
 
     def is_fresh(self, catalog: Catalog) -> bool:
@@ -106,6 +118,8 @@ class Cached:
         if isinstance(self.prepared.plan, _BY_NAME):
             return False
         known = catalog.versions
+        if self.hides != catalog.hides:
+            return False  # a name means another table in this session, or does so no more
         if any(known.get(table) != version for table, version in self.prepared.tables.items()):
             return False
         self._catalog = weakref.ref(catalog)
@@ -183,17 +197,23 @@ class StatementCache:
     def get(self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
         """The plan, however long it takes to make: of texts that are ours."""
         found = self.known(text, oids, user, catalog)
-        return found or self._keep(_understood(text, oids, user, catalog), user)
+        return found or self._keep(_understood(text, oids, user, catalog), user, catalog)
 
     def known(
         self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
     ) -> Cached | None:
-        found = self._known.get((text, oids, user))
+        found = self._found((text, oids, user), catalog)
         if found is not None and found.is_fresh(catalog):
             self.hits += 1
             return found
         self.misses += 1
         return None
+
+    def _found(self, key: Key, catalog: Catalog) -> Cached | None:
+        if catalog.plans is not None and (own := catalog.plans.get(key)) is not None:
+            found: Cached = own
+            return found
+        return self._known.get(key)
 
     def at_once(
         self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
@@ -208,7 +228,7 @@ class StatementCache:
         """Of a text that is not known; None: ask `later`."""
         if len(text) > QUICK_TEXT or self._turn.is_over():
             return None
-        return self._keep(self._turn.understood(text, oids, user, catalog), user)
+        return self._keep(self._turn.understood(text, oids, user, catalog), user, catalog)
 
     def by_values(self, text: bytes, user: int, catalog: Catalog) -> ByValues | None:
         """A text as one that was understood with other values, and its own values.
@@ -222,7 +242,7 @@ class StatementCache:
         as_of = self._literal.get(found.text)
         if as_of is not None and as_of() is catalog:
             return None
-        cached = self._known.get((found.text, found.oids, user))
+        cached = self._found((found.text, found.oids, user), catalog)
         if cached is None or not cached.is_fresh(catalog):
             if self._turn.is_over():
                 return None
@@ -234,7 +254,7 @@ class StatementCache:
                 self._literal[found.text] = weakref.ref(catalog)
                 return None
             cached.normal = normalized(text.decode(errors="replace"))
-            self._keep(cached, user)
+            self._keep(cached, user, catalog)
             self.misses += 1
         else:
             self.hits += 1
@@ -264,15 +284,22 @@ class StatementCache:
             if made.is_fresh(now()):
                 break
             made = await self._pool.run(user, partial(work, now()))
-        return self._keep(made, user)
+        return self._keep(made, user, now())
 
-    def _keep(self, made: Cached, user: int) -> Cached:
+    def _keep(self, made: Cached, user: int, catalog: Catalog) -> Cached:
         made.seen = self._statistics.statement(user, made.normal, kind_of(made.prepared))
         made.seen.plans += 1
         made.seen.plan = weakref.ref(made)
         if made.size > MAX_CACHED_PLAN or made.prepared.tag in ("CREATE ROLE", "ALTER ROLE"):
             return made  # statements that carry passwords are not kept
         key = (made.text, made.oids, user)
+        if made.hides or touches(made.prepared.tables):
+            # Of this session alone: in another one the same names mean something else.
+            if catalog.plans is not None and made.size <= MAX_OWN_PLAN:
+                catalog.plans[key] = made
+                while len(catalog.plans) > MAX_OWN_PLANS:
+                    catalog.plans.popitem(last=False)
+            return made
         if (old := self._known.pop(key, None)) is not None:
             self._bytes -= old.size
         self._known[key] = made

@@ -38,9 +38,11 @@ from dataclasses import replace
 from cairn.model.errors import CairnError, SyntaxProblem, TooComplex, Unsupported
 from cairn.model.quoting import identifier, literal
 from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.temporary import touches
 from cairn.model.types.values import ColumnType
 from cairn.sql.parse.lexer import Token, tokens
 from cairn.sql.plans import (
+    ROW_WRITES,
     BlockPlan,
     CopyPlan,
     CursorPlan,
@@ -53,7 +55,10 @@ from cairn.sql.plans import (
     OutColumn,
     PointRead,
     Prepared,
+    Returning,
     ScatterRead,
+    TempRead,
+    TempWrite,
 )
 from cairn.sql.statements.asked_settings import asked_settings
 from cairn.sql.statements.call import parse_call
@@ -96,9 +101,27 @@ def prepare(
     if sys.getrecursionlimit() < _RECURSION:  # once: threads share it
         sys.setrecursionlimit(_RECURSION)
     try:
-        return _prepare(found, text, catalog, param_oids, user_id)
+        made = _prepare(found, text, catalog, param_oids, user_id)
     except RecursionError:
         raise TooComplex("the statement is nested too deeply") from None
+    return made if catalog.beneath is None else _in_its_session(made)
+
+
+def _in_its_session(made: Prepared) -> Prepared:
+    """What touches temporary tables is run where they are: no quicker way may take it for
+    something else."""
+    plan = made.plan
+    if not touches(made.tables):
+        return made
+    if isinstance(plan, PointRead | ScatterRead):
+        return replace(made, plan=TempRead(plan))
+    written = plan.write if isinstance(plan, Returning) else plan
+    if isinstance(written, BlockPlan) or (
+        isinstance(written, ROW_WRITES) and written.table.is_temp
+    ):
+        assert isinstance(plan, (*ROW_WRITES, Returning, BlockPlan))
+        return replace(made, plan=TempWrite(plan))
+    return made
 
 
 def _set_number(
@@ -106,12 +129,13 @@ def _set_number(
 ) -> Prepared:
     """The query under it, and the right to write to the table."""
     inner = prepare(asked.query, catalog, param_oids=param_oids, user_id=user_id)
-    assert isinstance(inner.plan, PointRead | ScatterRead)
+    read = inner.plan.read if isinstance(inner.plan, TempRead) else inner.plan
+    assert isinstance(read, PointRead | ScatterRead)
     table = asked.numbers.table
     return replace(
         inner,
         text=text,
-        plan=NumbersPlan(inner.plan, asked.numbers),
+        plan=NumbersPlan(read, asked.numbers),
         columns=(OutColumn("setval", ColumnType.INTEGER),),
         rights=(*inner.rights, ("write", "table", table.id, table.name)),
     )
@@ -237,7 +261,13 @@ def _named(cursor: Cursor, catalog: Catalog, user_id: int) -> Prepared:
 
 
 def _prepare_for(text: str, catalog: Catalog, user_id: int) -> Prepared:
-    return prepare(text, catalog, user_id=user_id)
+    made = prepare(text, catalog, user_id=user_id)
+    if touches(made.tables):
+        raise Unsupported(
+            "views and procedures cannot name temporary tables",
+            hint="others would use them, and do not have these tables",
+        )
+    return made
 
 
 def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id: int) -> Prepared:
@@ -299,7 +329,8 @@ def _copy(found: CopyStatement, text: str, catalog: Catalog, user_id: int) -> Pr
             raise SyntaxProblem("COPY cannot have parameters")
     else:
         names = ", ".join(identifier(name) for name in found.columns)
-        table = identifier(found.table.name)
+        schema = "pg_temp." if found.table.is_temp else "public." if catalog.hides else ""
+        table = f"{schema}{identifier(found.table.name)}"
         if found.direction == "out":
             query = prepare(f"SELECT {names} FROM {table}", catalog, user_id=user_id)
         else:

@@ -11,6 +11,9 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import OIDS, ColumnType
 
+#: PRESERVE ROWS, DELETE ROWS, DROP.
+OnCommit = Literal["preserve", "delete", "drop"]
+
 
 @dataclass(frozen=True)
 class DdlPlan:
@@ -23,6 +26,7 @@ class DdlPlan:
     skipped: str = ""  # what to say when there is nothing to do
     more: tuple[DdlPlan, ...] = ()  # one after the other: DROP TABLE a, b
     fill: str = ""  # CREATE TABLE AS: what puts the rows into it
+    temp: OnCommit | None = None  # CREATE TEMP TABLE: what a COMMIT does to it
 
 
 @dataclass(frozen=True)

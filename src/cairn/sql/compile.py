@@ -105,7 +105,11 @@ def compile_query(
     tables |= binder.views
     for table in binder.tables.values():
         tables |= {each.enum.id: each.enum.schema_version for each in table.columns if each.enum}
-    tiers = {t.sharding.tier for t in binder.tables.values() if t.sharding is not None}
+    tiers = {
+        table.sharding.tier
+        for table in binder.tables.values()
+        if table.sharding is not None and not table.is_temp
+    }
     return Prepared(
         text,
         tag,

@@ -286,6 +286,20 @@ class GlobalChange:
     rows: tuple[Row, ...] | None = None  # what RETURNING asked for
 
 
+@dataclass(frozen=True)
+class TempRead:
+    """A query that reads temporary tables, of the session that asks, and maybe others too."""
+
+    read: ReadPlan
+
+
+@dataclass(frozen=True)
+class TempWrite:
+    """What changes rows of temporary tables; it may read others."""
+
+    write: RowWrite | Returning | BlockPlan
+
+
 #: What leaves something changed, and can be an operation of the governor's queue.
 CHANGES = (*ROW_WRITES, GlobalWrite, DdlPlan, AclPlan, RoutinePlan, AlterSystemPlan)
 
@@ -320,8 +334,8 @@ def is_writing(plan: Plan) -> bool:
     """Whether it is refused where only reading is allowed. Calls of `cairn_…` are not: what they
     do is the cluster's own business, as with PostgreSQL's functions for administrators."""
     run = carried_out(plan)
-    if isinstance(run, CopyPlan):
-        return run.direction == "in"
+    if isinstance(run, CopyPlan):  # as in PostgreSQL, temporary tables may be changed
+        return run.direction == "in" and not (run.table is not None and run.table.is_temp)
     return isinstance(run, (*CHANGES, Returning, BlockPlan, NumbersPlan))
 
 
@@ -407,6 +421,8 @@ Plan = (
     | InsertSelect
     | KeyedWrite
     | Returning
+    | TempRead
+    | TempWrite
     | GlobalWrite
     | DdlPlan
     | AclPlan
@@ -451,7 +467,8 @@ class Prepared:
     @property
     def only_reads(self) -> bool:
         """A query; one whose WITH writes is none."""
-        return self.tag == "SELECT" and not isinstance(self.plan, (BlockPlan, DdlPlan, NumbersPlan))
+        writing = (BlockPlan, DdlPlan, NumbersPlan, TempWrite)
+        return self.tag == "SELECT" and not isinstance(self.plan, writing)
 
     def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:
         """The client's values with room for those that running fills in.

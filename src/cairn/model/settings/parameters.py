@@ -42,6 +42,7 @@ SETTINGS: dict[str, Any] = {
     "atomic_blocks": True,  # BEGIN … COMMIT; off: each statement commits by itself
     "sql_motion_row_max": 0,  # no limit
     "sql_spill_max_bytes": limits.SPILL_BYTES,  # of one statement; 0: no limit
+    "temp_tables_max_bytes": limits.SPILL_BYTES,  # of one session's temporary tables; 0: no limit
     "sql_vdbe_opcode_max": 0,  # no limit
     "sql_ddl_timeout": 60.0,
     "ddl_apply_timeout": 30.0,

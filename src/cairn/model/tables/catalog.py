@@ -81,8 +81,20 @@ class Catalog(msgspec.Struct, frozen=True, weakref=True, dict=True):
     settings: dict[tuple[str, str], Any] = {}  # (key, scope) → value; scope "" is the cluster
     problems: tuple[str, ...] = ()  # rows that could not be understood as they are
     is_upgrading: bool = False  # system tables may be changed: only for the governor's upgrade
+    beneath: Catalog | None = None  # of a session with tables of its own: what everybody sees
+    temps: dict[str, Table] = {}  # those tables, which are among `tables` too
+    hides: frozenset[str] = frozenset()  # names that mean something else in this session
+    plans: Any = None  # where plans are kept that are this session's alone
+    session: int = 0  # its number
+
+    @property
+    def public(self) -> Catalog:
+        """Without the tables of a session: what views and `public.` mean."""
+        return self.beneath or self
 
     def table(self, name: str) -> Table | None:
+        if "." in name and name.startswith("pg_temp."):
+            return self.temps.get(name[8:])
         return self.tables.get(name)
 
     def table_by_id(self, table_id: int) -> Table | None:
@@ -90,7 +102,8 @@ class Catalog(msgspec.Struct, frozen=True, weakref=True, dict=True):
 
     @cached_property
     def by_id(self) -> dict[int, Table]:
-        return {table.id: table for table in self.tables.values()}
+        known = {} if self.beneath is None else self.beneath.by_id  # hidden ones too
+        return known | {table.id: table for table in self.tables.values()}
 
     @cached_property
     def _tied(self) -> dict[int, set[int]]:
@@ -123,17 +136,26 @@ class Catalog(msgspec.Struct, frozen=True, weakref=True, dict=True):
             if key.parent == table_id
         ]
 
+    def gives_numbers(self, table_id: int) -> bool:
+        """A sequence, or a table with an identity column."""
+        table = self.by_id.get(table_id)
+        return table is not None and any(column.identity for column in table.columns)
+
     def sharded(self, versions: dict[int, int]) -> dict[int, int]:
         """Of the tables a statement uses, those whose rows live in replicasets."""
         return {
             table_id: version
             for table_id, version in versions.items()
-            if (table := self.by_id.get(table_id)) is not None and not table.is_global
+            if (table := self.by_id.get(table_id)) is not None
+            and not (table.is_global or table.is_temp)
         }
 
     @cached_property
     def versions(self) -> dict[int, int]:
         """Of everything that plans are made of, by id."""
+        if self.beneath is not None:
+            own = {table.id: table.schema_version for table in self.temps.values()}
+            return self.beneath.versions | own
         known = {table.id: table.schema_version for table in self.tables.values()}
         known |= {each.id: each.schema_version for each in self.routines.values()}
         known |= {each.id: each.schema_version for each in self.types.values()}

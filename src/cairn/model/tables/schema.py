@@ -16,6 +16,10 @@ from cairn.model.types.values import ELEMENTS, SQLITE_TYPES, ColumnType, Physica
 FIRST_USER_TABLE_ID = 1024  # everything below belongs to the system
 BUCKET_COLUMN = "bucket_id"
 ROW_COLUMN = "_cairn_row"  # the hidden key of a table that was made without one
+TEMP_TIER = "pg_temp"  # where the rows of temporary tables are: in their session
+#: Temporary tables have numbers of their own; so large that no other table reaches them, and so
+#: small that those of their indexes fit PostgreSQL's 32 bits.
+FIRST_TEMP_ID, TEMP_IDS = 3_900_000, 390_000
 
 
 class Identity(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -127,6 +131,11 @@ class Table(msgspec.Struct, frozen=True):
     @property
     def is_global(self) -> bool:
         return self.sharding is None
+
+    @property
+    def is_temp(self) -> bool:
+        """Of one session, which alone sees it."""
+        return self.sharding is not None and self.sharding.tier == TEMP_TIER
 
     @property
     def is_sequence(self) -> bool:

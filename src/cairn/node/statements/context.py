@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -17,7 +18,7 @@ from cairn.model.errors import PlanOutdated, QueryCanceled, Unsupported
 from cairn.model.log import ops
 from cairn.model.measured import Stage
 from cairn.model.rpc import ReadRequest, RowShape
-from cairn.model.tables.catalog import ADMIN_ID
+from cairn.model.tables.catalog import ADMIN_ID, Catalog
 from cairn.sql.plans import CatalogRead, Prepared
 from cairn.storage.readers import Cancelled
 
@@ -26,6 +27,28 @@ OF_CLUSTER = -1  # a limit that is the cluster's setting
 ON, OFF = "on", "off"  # of `sql_repartition`; else it is "auto"
 LATE = "canceling statement due to statement timeout"
 ASKED = "canceling statement due to user request"
+
+
+class Taken:
+    """The numbers of sequences that a session took last: `currval` and `lastval`."""
+
+    def __init__(self) -> None:
+        self.last: dict[int, int] = {}  # by table
+        self._latest = 0  # the table that gave the last one
+
+    def note(self, table: int, number: int) -> None:
+        self.last[table] = number
+        self._latest = table
+
+    def latest(self) -> int | None:
+        return self.last.get(self._latest)
+
+    def forget(self) -> None:
+        self.last.clear()
+
+
+#: Of the session whose statement runs; None: it takes none, or has no session.
+TAKEN: ContextVar[Taken | None] = ContextVar("taken", default=None)
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -61,13 +84,21 @@ class Overlay(Protocol):
     async def read(self, request: ReadRequest) -> list[Any]: ...
 
 
+class OwnTables(Protocol):
+    """The temporary tables of the session that asks (`temporary/tables.py`)."""
+
+    def catalog(self, base: Catalog) -> Catalog: ...
+
+    async def read(self, sql: str, args: Sequence[Any], context: Context) -> Any: ...
+
+
 class Face:
     """What only the face of an instance can do for a statement; this is the face that is not there.
 
     The governor's queue has none: it plans anew by itself and reads no catalogue.
     """
 
-    async def plan_again(self, statement: Any, user_id: int) -> Any:
+    async def plan_again(self, statement: Any, context: Context) -> Any:
         """The same statement, planned for the present schema."""
         raise PlanOutdated("a table has changed since the statement was planned")
 
@@ -111,6 +142,17 @@ class Context(msgspec.Struct, frozen=True):
     travelled: Travelled = msgspec.field(default_factory=Travelled)
     stage: Stage | None = None  # of EXPLAIN ANALYZE: what is asked of whom is noted there
     face: Face = NO_FACE
+    temps: OwnTables | None = None
+
+    def catalog(self, base: Catalog) -> Catalog:
+        """What names mean to who asks."""
+        return base if self.temps is None else self.temps.catalog(base)
+
+    async def read_temps(self, sql: str, args: Sequence[Any]) -> Any:
+        """Rows of the session's own tables, and the rest of a longer answer."""
+        if self.temps is None:
+            raise Unsupported("temporary tables can only be used by their session")
+        return await self.temps.read(sql, args, self)
 
     def within(self, part: object) -> Context:
         """For one part of the plan. A statement that is not measured goes on as it is."""

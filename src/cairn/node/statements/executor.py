@@ -44,7 +44,8 @@ from cairn.node.statements.asker.writing import Asked, Writes
 from cairn.node.statements.blocks.asking import Blocks, Statement
 from cairn.node.statements.changes.filled_tables import FilledTables
 from cairn.node.statements.changes.schema_changes import SchemaChanges
-from cairn.node.statements.context import ASKED, OF_CLUSTER, Context, Told
+from cairn.node.statements.context import ASKED, OF_CLUSTER, TAKEN, Context, Told
+from cairn.node.statements.temporary.writes import TempWrites
 from cairn.sql import plans
 from cairn.sql.api import prepare
 from cairn.sql.plans import Prepared
@@ -95,6 +96,7 @@ class Executor:
         self.global_writes, self._schema_changes = global_writes, schema_changes
         self._filled_tables = FilledTables(schema_changes, self._fill)
         self._explaining = Explaining(state, reads)
+        self._temp_writes = TempWrites(reads)
         self.opcode_max = 0
         self.read_settings()
 
@@ -220,7 +222,7 @@ class Executor:
                     raise StatementInvalidated(
                         prepared_version=planned, current_version=present
                     ) from None
-                statement = await context.face.plan_again(statement, context.user_id)
+                statement = await context.face.plan_again(statement, context)
         return await self._run_with_numbers(statement, params, context)
 
     async def _run_with_numbers(
@@ -242,6 +244,8 @@ class Executor:
             if number is not None and is_used is not None:
                 kept = plan.numbers.kept(number, is_used=bool(is_used))
                 await self.numbers.go_on(plan.numbers.table.id, number, kept)
+                if is_used and (taken := TAKEN.get()) is not None:
+                    taken.last[plan.numbers.table.id] = number
         told = [(number,) for number, _ in rows]
         given = told if prepared.columns else None  # ALTER SEQUENCE … RESTART tells nothing
         return Outcome(given, len(told), prepared.complete(len(told)))
@@ -257,7 +261,15 @@ class Executor:
         user, queued, deadline = context.user_id, context.queued, context.deadline
         context.check()
         match plan:
-            case plans.PointRead() | plans.ScatterRead():
+            case plans.TempWrite():
+                catalog = context.catalog(self._state.catalog)
+                told = await self._temp_writes.run(
+                    prepared, plan, values, tables, context.at_masters(), catalog
+                )
+                rows = told.rows if prepared.columns else None
+                return Outcome(rows, told.count, prepared.complete(told.count))
+            case plans.PointRead() | plans.ScatterRead() | plans.TempRead():
+                plan = plan.read if isinstance(plan, plans.TempRead) else plan
                 asked = self._as_asked(prepared, values, context)
                 rows, more = await self._read(plan, values, tables, asked)
                 tag = prepared.complete(len(rows))
@@ -336,9 +348,10 @@ class Executor:
         if (plan.more or plan.fill) and queued is not None:
             raise Unsupported("a queued operation changes one table", hint="queue each")
         told: tuple[str, ...] = ()
+        is_any = False
 
         def claim() -> None:
-            self._check_still(prepared, user)
+            self._check_still(prepared, context)
             if queued is not None:
                 queued.end()
 
@@ -356,12 +369,13 @@ class Executor:
                 deadline=context.deadline,
             )
             told += one.notices if has_changed else (one.skipped,)
-        return Outcome(None, 0, prepared.complete(0), told, is_queue_told=has_changed)
+            is_any = is_any or has_changed
+        return Outcome(None, 0, prepared.complete(0), told, is_queue_told=is_any)
 
     async def _fill(self, plan: plans.DdlPlan, context: Context) -> int:
         """The rows of CREATE TABLE AS."""
         for left in range(REPLANS, -1, -1):
-            catalog = self._state.catalog
+            catalog = context.catalog(self._state.catalog)
             insert = prepare(plan.fill, catalog, user_id=context.user_id)
             insert.check_rights(context.user_id, catalog)
             statement = Inner(insert, catalog.sharded(insert.tables), ())
@@ -372,10 +386,10 @@ class Executor:
                     raise
         raise AssertionError("the last round answers or raises")
 
-    def _check_still(self, prepared: Prepared, user: int) -> None:
+    def _check_still(self, prepared: Prepared, context: Context) -> None:
         """A schema change waits for others: its rights are those of the moment at which it is made,
         on what has these names then. Of several tables in one text some may be dropped by now."""
-        catalog = self._state.catalog
+        catalog, user = context.catalog(self._state.catalog), context.user_id
         if not getattr(prepared.plan, "more", ()):
             now = prepare(prepared.text, catalog, user_id=user)
             if now.rights != prepared.rights:

@@ -20,7 +20,7 @@ from cairn.model.types.interval_text import parse_interval
 from cairn.node.watching.activity import Asker, Signals
 from cairn.server.catalog.foreign_keys import definition as definition_of_key
 from cairn.server.catalog.privileges import Privileges
-from cairn.server.catalog.schema import DATABASE, TABLES, TYPES
+from cairn.server.catalog.schema import DATABASE, TABLES, TEMP_SCHEMA, TYPES
 from cairn.server.catalog.sequences import sequences
 from cairn.server.catalog.tables import (
     about,
@@ -53,13 +53,13 @@ _NOTHING = (
     "pg_get_statisticsobjdef_columns pg_tablespace_location "
     "shobj_description pg_get_function_result pg_get_function_arguments pg_relation_size "
     "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
-    "pg_my_temp_schema pg_get_function_identity_arguments pg_get_function_sqlbody "
+    "pg_get_function_identity_arguments pg_get_function_sqlbody "
     "pg_get_functiondef pg_options_to_table pg_stat_get_numscans pg_get_statisticsobjdef "
     "pg_describe_object pg_last_wal_receive_lsn pg_last_wal_replay_lsn "
     "pg_last_xact_replay_timestamp"
 )
 _TRUE = (
-    "pg_table_is_visible pg_type_is_visible pg_function_is_visible "
+    "pg_type_is_visible pg_function_is_visible "
     "pg_statistics_obj_is_visible pg_conversion_is_visible pg_opclass_is_visible "
     "pg_opfamily_is_visible pg_operator_is_visible pg_collation_is_visible pg_ts_config_is_visible "
     "pg_ts_dict_is_visible pg_ts_parser_is_visible pg_ts_template_is_visible"
@@ -95,7 +95,7 @@ class Functions:
         self._catalog = catalog
         self.asker = Asker()
         self.signals: Signals | None = None
-        self._tables = {table.id: table for table in catalog.tables.values()}
+        self._tables = catalog.by_id
         self._checks = {
             check_oid(table.id, at): check.text
             for table in self._tables.values()
@@ -146,6 +146,8 @@ class Functions:
             **Privileges(self._catalog, lambda: self.asker, self._regclass).functions(),
             # SQLite's own knows no backslash, and takes `A` for `a`.
             "like": lambda pattern, text, *escape: c_like(*map(_text, (text, pattern, *escape))),
+            "pg_table_is_visible": self._is_visible,
+            "pg_my_temp_schema": lambda: TEMP_SCHEMA if self._catalog.temps else 0,
             "pg_get_expr": lambda text, *_: text,
             "regexp": lambda pattern, text: _matches(pattern, text, ""),
             "iregexp": lambda pattern, text: _matches(pattern, text, "i"),
@@ -236,6 +238,12 @@ class Functions:
         user = self._catalog.user_by_id(oid)
         return f"unknown (OID={oid})" if user is None else user.name
 
+    def _is_visible(self, oid: Any, *_: Any) -> int:
+        """A temporary table hides one of the same name."""
+        table = self._tables.get(oid)
+        is_hidden = table is not None and table.name in self._catalog.hides and not table.is_temp
+        return int(not is_hidden)
+
     def _regclass(self, value: Any) -> int | None:
         """An oid, its digits, or a name that may be quoted and may have a schema."""
         if value is None or isinstance(value, int):
@@ -243,7 +251,8 @@ class Functions:
         if str(value).isdigit():
             return int(value)
         name = _last_name(str(value))
-        table = self._catalog.table(name)
+        is_public = self._catalog.hides and str(value).startswith("public.")
+        table = (self._catalog.public if is_public else self._catalog).table(name)
         if table is not None:
             return table.id
         for each in sequences(self._catalog):

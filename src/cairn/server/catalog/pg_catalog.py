@@ -88,7 +88,7 @@ def is_catalog_query(text: bytes) -> bool:
         return False
     sources = [at for at, token in enumerate(found) if token.is_word("from", "join")]
     if not sources:  # `SELECT 't'::regclass::oid`
-        if any(token.is_word("nextval") for token in found):  # nextval('s'::regclass)
+        if any(token.is_word("nextval", "currval") for token in found):  # nextval('s'::regclass)
             return False
         return any(token.is_word(*_LOOKUPS) for token in found)
     return any(_names_catalog(found[at + 1 : at + 4]) for at in sources)
@@ -346,7 +346,10 @@ class PgCatalog:
         mine = getattr(self._local, "copy", None)
         if mine is None or mine[0] is not catalog:
             connection, functions = apsw.Connection(":memory:"), Functions(catalog)
-            connection.deserialize("main", self._image(catalog))
+            connection.deserialize("main", self._image(catalog.public))
+            if catalog.temps:
+                with connection:
+                    _insert(connection, pg_tables.temp_rows(catalog))
             functions.register(connection)
             _close(connection, functions)
             mine = self._local.copy = (catalog, connection, functions)

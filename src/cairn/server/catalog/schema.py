@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from cairn.server.catalog.empty import COLUMNS, EMPTY
 
-SYSTEM_SCHEMA, PUBLIC_SCHEMA, INFORMATION_SCHEMA = 11, 2200, 13000
+SYSTEM_SCHEMA, PUBLIC_SCHEMA, INFORMATION_SCHEMA, TEMP_SCHEMA = 11, 2200, 13000, 13001
 DATABASE, HEAP, BTREE = "cairn", 2, 403
 
 TABLES: dict[str, str] = {

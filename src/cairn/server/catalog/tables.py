@@ -19,6 +19,7 @@ from cairn.server.catalog.schema import (
     INFORMATION_SCHEMA,
     PUBLIC_SCHEMA,
     SYSTEM_SCHEMA,
+    TEMP_SCHEMA,
     TYPES,
 )
 from cairn.server.catalog.sequences import sequence_rows, sequences
@@ -58,6 +59,8 @@ def about(table: Table) -> str:
         return table.description
     if table.sharding is None:
         how = "local to each instance" if table.local else "global"
+    elif table.is_temp:
+        how = "temporary, of this session"
     else:
         how = f"sharded by ({', '.join(table.sharding.columns)}) in tier {table.sharding.tier}"
         if not table.sharding.columns:
@@ -69,6 +72,8 @@ def distribution(table: Table) -> str:
     """The same as the clause that makes it so."""
     if table.sharding is None:
         return "LOCAL TO EACH INSTANCE" if table.local else "DISTRIBUTED GLOBALLY"
+    if table.is_temp:
+        return "IN THIS SESSION"
     return f"DISTRIBUTED BY ({', '.join(table.sharding.columns)}) IN TIER {table.sharding.tier}"
 
 
@@ -111,6 +116,24 @@ def rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
             row["relacl"] = _rights(catalog, each.table, owner)
         yield "pg_class", {**row, "relam": 0}
         yield from sequence_rows(each, oid, owner)
+
+
+def temp_rows(catalog: Catalog) -> Iterator[tuple[str, Values]]:
+    """Those of a session's temporary tables, which come on top of what everybody sees."""
+    schema = f"pg_temp_{catalog.session}"
+    yield "pg_namespace", {"oid": TEMP_SCHEMA, "nspname": schema, "nspowner": ADMIN_ID}
+    owners = {user.id: user.name for user in catalog.users.values()}
+    for table in catalog.temps.values():
+        for name, row in _table(catalog, table, owners.get(table.owner, "admin")):
+            for key in ("relnamespace", "connamespace"):
+                if key in row:
+                    row[key] = TEMP_SCHEMA
+            for key in ("schemaname", "table_schema", "constraint_schema"):
+                if key in row:
+                    row[key] = schema
+            if name == "information_schema_tables":
+                row["table_type"] = "LOCAL TEMPORARY"
+            yield name, {**row, **({"relpersistence": "t"} if "relpersistence" in row else {})}
 
 
 def _view(view: View) -> Iterator[tuple[str, Values]]:

@@ -87,7 +87,7 @@ class BatchDecoder(RowDecoder):
         from cairn.model.sharding.bucket_columns import bucket_ids, is_quick
 
         self._bucket_ids, self._is_quick = bucket_ids, is_quick
-        if table.sharding is None:
+        if table.sharding is None or table.is_temp:
             raise Unsupported("COPY FROM with FORMAT arrow is for sharded tables; use FORMAT csv")
         tier = catalog.tiers[table.sharding.tier]
         key = table.sharding.columns

@@ -49,7 +49,7 @@ async def copy_out(session: Any, cached: Cached, plan: plans.CopyPlan) -> int:
         """Asked each time it is begun: by now the table may have other columns, or be another one
         of that name, which the user may not read."""
         found = session.face.statements.get(
-            cached.text, (), caller.context.user_id, session.face.catalog
+            cached.text, (), caller.context.user_id, session.running.catalog
         )
         if found is not cached:
             session.running.check(found)

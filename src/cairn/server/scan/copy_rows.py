@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError, NotNullViolation, Unsupported
+from cairn.model.members.topology import Tier
 from cairn.model.sharding.buckets import bucket_of, buckets_function
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Column, Table, fit_of
+from cairn.model.tables.schema import TEMP_TIER, Column, Table, fit_of
 from cairn.model.types.values import (
     INT64_MAX,
     INT64_MIN,
@@ -57,7 +58,7 @@ class RowMaker:
         key = [place[name] for name in table.sharding.columns]
         types = [_column(table, name).type for name in table.sharding.columns]
         self._key = [(at, physical_reader(type_)) for at, type_ in zip(key, types, strict=True)]
-        tier = catalog.tiers[table.sharding.tier]
+        tier = catalog.tiers.get(table.sharding.tier) or Tier(TEMP_TIER, 1)
         self._buckets = buckets_function(types, tier.bucket_count, tier.hash_version)
         self._only = 0 if types else bucket_of((), (), tier.bucket_count)  # of rows together
 

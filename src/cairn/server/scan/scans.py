@@ -185,6 +185,7 @@ async def _asked_for(
 async def _gathered(caller: Caller, query: Cached, values: list[Any], encode: Encode) -> Chunks:
     """Whatever needs a merge or lives in global tables."""
     plan: Any = query.prepared.plan
+    plan = plan.read if isinstance(plan, plans.TempRead) else plan
     context = caller.context.without_limits()
     rows, more = await caller.executor.reads.open(plan, values, query.sharded, context)
     try:

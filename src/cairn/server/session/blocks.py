@@ -19,6 +19,7 @@ from cairn.model.tables.catalog import WRITES
 from cairn.node.statements.blocks.open_block import Mark, OpenBlock
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
+from cairn.node.statements.temporary.tables import Temps
 from cairn.server.statements import Cached
 from cairn.sql.plans import PointRead, Prepared, SessionPlan, is_writing
 
@@ -47,7 +48,8 @@ class Block:
     def __init__(
         self, executor: Executor, ended: Callable[[bool], None], hold: Callable[[int], None]
     ) -> None:
-        self._executor, self._ended, self._hold = executor, ended, hold
+        self._executor, self._ended, self.hold = executor, ended, hold
+        self._temps: Temps | None = None  # whose changes are part of a block too
         self.status = "I"
         self.open: OpenBlock | None = None
         self.level = ""  # of isolation, in the open block
@@ -170,18 +172,31 @@ class Block:
                     )
                 mark = None if self.open is None else self.open.mark
                 self._savepoints.append((name, mark, self.committed))
+                if self._temps is not None:
+                    self._temps.enter()
             case "release":
                 self.check_open("RELEASE SAVEPOINT")
-                del self._savepoints[self._place(name) :]
+                at = self._place(name)
+                del self._savepoints[at:]
+                if self._temps is not None:
+                    self._temps.release(at + 1)  # the block itself is the first
             case "rollback_to":
                 self.check_open("ROLLBACK TO SAVEPOINT")
                 self._return_to(self._place(name))
         return tag, ()
 
+    def has_temps(self, temps: Temps) -> None:
+        """The session has temporary tables from now on."""
+        self._temps = temps
+        for _ in range(0 if self.status == "I" else 1 + len(self._savepoints)):
+            temps.enter()
+
     def _begin(self, modes: Modes, context: Context, default: Modes) -> None:
         self.status, self._written, self.since = "T", 0, time()
+        if self._temps is not None:
+            self._temps.enter()
         if context.has_atomic_blocks:
-            self.open = OpenBlock(self._executor, self._hold)
+            self.open = OpenBlock(self._executor, self.hold)
         self._set_modes(default)
         self._set_modes(modes)
 
@@ -200,6 +215,8 @@ class Block:
         self.status, self._written, self.since = "I", 0, None
         if self.open is not None:
             self.open.end()
+        if self._temps is not None:
+            self._temps.end(is_committed=is_committed)
         self.open, self.level, self.is_read_only = None, "", False
         self._savepoints.clear()
         self._ended(is_committed)
@@ -212,6 +229,8 @@ class Block:
         if self.open is not None and mark is not None:
             self.open.return_to(mark)
         del self._savepoints[at + 1 :]
+        if self._temps is not None:
+            self._temps.roll_back(at + 1)
         self.status = "T"
 
     def check_open(self, what: str) -> None:

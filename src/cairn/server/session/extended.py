@@ -43,7 +43,7 @@ class Extended:
         self._book.check_name(request.name)
         face, text = self._session.face, self._session.running.text(request.sql)
         cached = face.statements.at_once(
-            text, request.param_oids, self._session.user_id, face.catalog
+            text, request.param_oids, self._session.user_id, self._session.running.catalog
         )
         if cached is None:
             return self._parse_later(request, text)
@@ -54,11 +54,11 @@ class Extended:
         self._parsed(request, await self._session.running.understood(text, request.param_oids))
 
     def _parsed(self, request: Parse, cached: Cached) -> None:
-        face = self._session.face
-        cached.check_rights(self._session.user_id, face.catalog)
+        catalog = self._session.running.catalog
+        cached.check_rights(self._session.user_id, catalog)
         cached = self._session.running.cursors.shaped(cached)
         if self._session.wants_metadata:
-            self._pg.notice(_metadata_notice(request.sql, cached, face.catalog))
+            self._pg.notice(_metadata_notice(request.sql, cached, catalog))
         key = cached.text, cached.oids
         statement = self._book.parse(request.name, cached, cached.signature, cached.size, key)
         statement.parent = self._session.running.parent
@@ -66,7 +66,7 @@ class Extended:
 
     def bind(self, request: Bind) -> Coroutine[Any, Any, None] | None:
         statement = self._book.statement(request.statement)
-        catalog = self._session.face.catalog
+        catalog = self._session.running.catalog
         if not statement.plan.is_fresh(catalog):
             fresh = self._refreshed(statement, catalog)
             if fresh is None:
@@ -110,7 +110,9 @@ class Extended:
         """A long text is understood on a thread."""
         session = self._session
         face = session.face
-        work = face.statements.replanned(statement.plan, session.user_id, lambda: face.catalog)
+        work = face.statements.replanned(
+            statement.plan, session.user_id, lambda: session.running.catalog
+        )
         fresh = await session.running.context().watched(work)
         statement.plan, statement.signature = fresh, fresh.signature
         self._bind(request, statement)
@@ -135,7 +137,7 @@ class Extended:
         if portal.is_run:
             name = portal.name.decode(errors="replace")
             raise NotInPrerequisiteState(f'portal "{name}" cannot be run')
-        statement, catalog = portal.statement, self._session.face.catalog
+        statement, catalog = portal.statement, self._session.running.catalog
         if not statement.plan.is_fresh(catalog):  # the schema moved between Bind and Execute
             fresh = self._refreshed(statement, catalog)
             if fresh is not None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from cairn.model.errors import SyntaxProblem
+from cairn.model.tables.catalog import Catalog
 from cairn.node.statements.context import Context
 from cairn.pgwire.server.extended import StatementBook
 from cairn.server.face import PgFace
@@ -15,8 +16,10 @@ from cairn.sql.typing_rules import POSTGRES_NAMES
 
 
 class Named:
-    def __init__(self, face: PgFace, book: StatementBook[Cached]) -> None:
-        self._face, self._book = face, book
+    def __init__(
+        self, face: PgFace, book: StatementBook[Cached], catalog: Callable[[], Catalog]
+    ) -> None:
+        self._face, self._book, self._catalog = face, book, catalog
 
     def keep(self, cached: Cached, plan: NamedPlan) -> None:
         assert plan.query is not None
@@ -33,12 +36,9 @@ class Named:
     ) -> tuple[Cached, list[Any]]:
         """The statement as it is planned now, and the values of its parameters."""
         statement = self._book.statement(plan.name.encode())
-        catalog = self._face.catalog
-        if not statement.plan.is_fresh(catalog):
+        if not statement.plan.is_fresh(self._catalog()):
             seen = statement.plan.seen
-            work = self._face.statements.replanned(
-                statement.plan, context.user_id, lambda: self._face.catalog
-            )
+            work = self._face.statements.replanned(statement.plan, context.user_id, self._catalog)
             statement.plan = await context.watched(work)
             statement.plan.seen = seen
             statement.signature = statement.plan.signature

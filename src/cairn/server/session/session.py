@@ -195,6 +195,8 @@ class Session(asyncio.Protocol):
         self.running.end_trace(0, "client gone")
         self.book.deallocate_all()
         self.pg.forget()
+        if self.running.temps is not None:
+            self.running.temps.close()
         self._hold(-self._held)
         if self._working is not None:
             self._working.cancel()

@@ -56,7 +56,7 @@ class Simple:
     def _known(self, text: bytes) -> tuple[Cached, Sequence[Any]] | None:
         """The statement and its values, if it is known or soon understood."""
         face, user = self._session.face, self._session.user_id
-        statements, catalog = face.statements, face.catalog
+        statements, catalog = face.statements, self._session.running.catalog
         cached = statements.known(text, (), user, catalog)
         if cached is None:
             found = statements.by_values(text, user, catalog)

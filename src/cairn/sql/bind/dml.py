@@ -120,10 +120,12 @@ def _listed_places(table: Table, names: list[exp.Expr] | None) -> list[int]:
 def target_table(scope: Scope, node: exp.Expr) -> Table:
     if not isinstance(node, exp.Table):
         raise refuse(node)
-    name = name_of(node.this)
+    name, catalog = name_of(node.this), scope.binder.catalog
     if node.args.get("db") and name_of(node.args["db"]) != "public":
         name = f"{name_of(node.args['db'])}.{name}"
-    return scope.binder.table(name, walk_position(node))
+    elif node.args.get("db"):
+        catalog = catalog.public
+    return scope.binder.table(name, walk_position(node), catalog)
 
 
 def target_places(table: Table, names: list[tuple[str, int | None]] | None) -> list[int]:

@@ -191,8 +191,10 @@ class Binder:
                 )
         return cast(expr, to, level)
 
-    def table(self, name: str, position: int | None = None) -> Table:
-        found = self.catalog.table(name)
+    def table(
+        self, name: str, position: int | None = None, catalog: Catalog | None = None
+    ) -> Table:
+        found = (catalog or self.catalog).table(name)
         if found is None and name in self.catalog.views:
             raise CairnError(
                 f'"{name}" is a view, and a view cannot be changed',

@@ -24,6 +24,8 @@ from cairn.sql.plans import (
     PointWrite,
     Prepared,
     Returning,
+    TempRead,
+    TempWrite,
 )
 
 DEFAULT_OPTIONS = {"sql_vdbe_opcode_max": 0, "sql_motion_row_max": 0}
@@ -48,6 +50,10 @@ class Shown:
         where: Wheres = nowhere,
         run: Run | None = None,
     ) -> None:
+        if isinstance(prepared.plan, TempRead):
+            prepared = replace(prepared, plan=prepared.plan.read)
+        if isinstance(prepared.plan, TempWrite):
+            prepared = replace(prepared, plan=prepared.plan.write)
         if isinstance(prepared.plan, Returning):
             prepared = replace(prepared, plan=prepared.plan.write)
         self._prepared, self._values, self._run = prepared, values, run

@@ -47,6 +47,8 @@ LATE_FUNCTIONS: dict[str, ColumnType] = {
 
 #: What the DEFAULT of an identity column calls; nobody else can.
 NEXT_NUMBER = "cairn_next_number"
+#: `currval` and `lastval`: what the session took last.
+CURRENT_NUMBER = "cairn_current_number"
 
 
 def calls_late(node: Any) -> bool:
@@ -55,7 +57,7 @@ def calls_late(node: Any) -> bool:
 
 
 def is_late(function: str) -> bool:
-    return function in LATE_FUNCTIONS or function == NEXT_NUMBER
+    return function in LATE_FUNCTIONS or function in (NEXT_NUMBER, CURRENT_NUMBER)
 
 
 Signature = tuple[str, tuple[ColumnType, ...], ColumnType]

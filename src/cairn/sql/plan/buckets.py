@@ -11,7 +11,7 @@ from typing import Any
 from cairn.model.errors import InvalidParameter
 from cairn.model.sharding.buckets import bucket_function
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Table
+from cairn.model.tables.schema import TEMP_TIER, Table
 from cairn.model.types.values import LISTS, ColumnType
 from cairn.sql.ir import (
     BUCKET_AT,
@@ -361,6 +361,9 @@ def common_key(found: BucketReads) -> Key | None:
         if key is None or (first is not None and not _same_key(first, key)):
             return None
         first = first or key
+    if first is not None and first.table.is_temp:
+        # The session does not have global tables beside its own: they are put together elsewhere.
+        return None if any(scan.table.is_global for scan in found.scans) else first
     return first
 
 
@@ -390,8 +393,11 @@ def key_bucket(catalog: Catalog, key: Key) -> Callable[[Params], int]:
 
 
 def check_one_tier(scans: Iterable[Scan]) -> str | None:
-    """The tier of all sharded tables, or an error when they are of several."""
+    """The tier of all sharded tables, or an error when they are of several. Temporary tables meet
+    those of any."""
     tiers = {scan.table.sharding.tier for scan in scans if scan.table.sharding is not None}
+    if len(tiers) > 1:
+        tiers.discard(TEMP_TIER)
     if len(tiers) > 1:
         raise InvalidParameter(
             "Query cannot use tables from different tiers",

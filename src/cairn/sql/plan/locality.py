@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from cairn.model.tables.schema import TEMP_TIER
 from cairn.model.types.values import ColumnType
 from cairn.sql.functions.function_list import calls_late, is_late
 from cairn.sql.ir import (
@@ -27,6 +28,7 @@ from cairn.sql.ir import (
     conjuncts,
     has_aggregate,
     has_window,
+    scans_in,
     walk,
 )
 from cairn.sql.plan.buckets import equal_classes, key_positions
@@ -148,7 +150,7 @@ def _join_locality(source: Join, holds: list[Expr]) -> Local | None:
     # Conditions of a join may ask sub-queries; those must be answerable here too.
     if left.is_replicated and right.is_replicated:
         return REPLICATED if not is_sharded(source.on) else None
-    if is_sharded(source.on):
+    if is_sharded(source.on) or _lacks_tables(left, source) or _lacks_tables(right, source):
         return None
     if source.kind == "full":
         # Rows without a partner have NULL in place of its key: no key tells where rows are.
@@ -163,6 +165,11 @@ def _join_locality(source: Join, holds: list[Expr]) -> Local | None:
         return None
     keys = left.keys | right.keys if source.kind == "inner" else left.keys
     return Local(left.tier, left.types, keys)
+
+
+def _lacks_tables(local: Local, node: Any) -> bool:
+    """A session has its temporary tables and no global ones beside them."""
+    return local.tier == TEMP_TIER and any(scan.table.is_global for scan in scans_in(node))
 
 
 def colocated(left: Local, right: Local, classes: dict[Expr, set[Expr]]) -> bool:
@@ -226,7 +233,7 @@ def _subquery_ok(node: SubQuery, local: Local, holds: list[Expr]) -> bool:
     if calls_late(query):
         return False
     if not is_sharded(query):
-        return True
+        return not _lacks_tables(local, query)
     if not isinstance(query, Select):
         return False
     inner_holds = conjuncts(query.where)

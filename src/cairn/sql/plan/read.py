@@ -14,6 +14,7 @@ from itertools import combinations
 from typing import Any
 
 from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.schema import TEMP_TIER
 from cairn.model.types.values import ColumnType
 from cairn.sql.functions.function_list import calls_late
 from cairn.sql.ir import (
@@ -127,6 +128,8 @@ class Gather:
         if not 2 <= len(plan.fragments) <= MOST_MEETING:
             return
         for at, stays in enumerate(self.pieces):
+            if plan.fragments[stays].tier == TEMP_TIER:
+                continue  # no rows go to a session: it has asked for them
             other = Gather(self.catalog, self.numbers, stays=at)
             try:
                 found = other.over_gathered(query, plan.fragments)
@@ -139,10 +142,10 @@ class Gather:
 
     def _exchanges(self, plan: ScatterRead) -> Iterator[Exchange]:
         """For each choice of fragments with many rows: the plan in which these are dealt out."""
-        count = len(plan.fragments)
-        if 2 <= count <= MOST_MEETING:
-            for size in range(count, 1, -1):
-                for apart in map(frozenset, combinations(range(count), size)):
+        owned = [at for at, each in enumerate(plan.fragments) if each.tier != TEMP_TIER]
+        if 2 <= len(plan.fragments) <= MOST_MEETING:
+            for size in range(len(owned), 1, -1):
+                for apart in map(frozenset, combinations(owned, size)):
                     yield from self._exchange(plan, apart)
 
     def _exchange(self, plan: ScatterRead, apart: frozenset[int]) -> Iterator[Exchange]:

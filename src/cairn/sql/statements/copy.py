@@ -31,8 +31,9 @@ def parse_copy(cursor: Cursor, catalog: Catalog) -> CopyStatement:
         begin, end = cursor.tokens[start].start, cursor.tokens[cursor.at - 1].start
         cursor.expect("to", "stdout")
         return CopyStatement("out", _options(cursor), query=cursor.text[begin:end])
-    name = cursor.name()
-    table = catalog.table(name)
+    schema, name = cursor.qualified()
+    known = catalog.public if schema == "public" else catalog
+    table = known.table(f"pg_temp.{name}" if schema == "pg_temp" else name)
     if table is None:
         raise UndefinedTable(f'table with name "{name}" not found')
     following = cursor.peek()

@@ -68,13 +68,25 @@ class Cursor:
         self.at += 1
         return token
 
+    def qualified(self) -> tuple[str, str]:
+        """The schema of a name that is to be given, `public` or `pg_temp` or none, and the name."""
+        schema, dot = self.peek(), self.peek(1)
+        named = "" if dot is None or schema is None or not dot.is_op(".") else schema.value
+        if named in ("public", "pg_temp"):
+            self.at += 2
+            return named, self.name()
+        return "", self.name()
+
     def name(self) -> str:
-        """An identifier; a schema in front is read and, being `public`, dropped."""
+        """An identifier; a schema in front is read and, being `public`, dropped. `pg_temp.` stays:
+        it names a temporary table and no other."""
         token = self.take()
         if token.kind not in ("word", "quoted"):
             self.at -= 1
             raise self.error()
         if self.accept_op("."):
+            if token.value == "pg_temp":
+                return f"pg_temp.{self.name()}"
             if token.value != "public":
                 self.at -= 1
                 raise SyntaxProblem(f'schema "{token.value}" does not exist', sqlstate="3F000")

@@ -393,7 +393,9 @@ def _deallocate(cursor: Cursor, catalog: Catalog) -> OtherStatement:
 
 
 def _discard(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    what = cursor.name()
+    what = cursor.accept_one("all", "plans", "sequences", "temp", "temporary")
+    if what is None:
+        raise cursor.error()
     cursor.end()
     return OtherStatement(f"DISCARD {what.upper()}", SessionPlan("discard", what))
 

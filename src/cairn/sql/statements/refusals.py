@@ -42,8 +42,8 @@ REFUSED: tuple[tuple[str, ...], ...] = (
 
 
 _INSTEAD = {
-    "CREATE TEMP": "write a sub-query or WITH",
-    "CREATE TEMPORARY": "write a sub-query or WITH",
+    "CREATE TEMP": "only tables can be temporary",
+    "CREATE TEMPORARY": "only tables can be temporary",
     "CREATE DATABASE": "there is one database; tables are told apart by their names",
     "VACUUM": "nothing is left to clean up",
     "ANALYZE": "there are no statistics to gather",

@@ -11,6 +11,7 @@ import msgspec
 
 from cairn.model.errors import CairnError
 from cairn.model.measured import Run, Stage
+from cairn.model.tables.schema import TEMP_TIER
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.blocks.asking import Statement
@@ -100,6 +101,8 @@ class Explaining:
             return " through raft", {"Through": "raft"}
         if values is None:
             return "", {}
+        if getattr(part, "tier", getattr(getattr(part, "fragment", None), "tier", "")) == TEMP_TIER:
+            return " in the temporary tables of this session", {"At": "this session"}
         first = len(prepared.param_types) + prepared.uses_now
         missing = frozenset(range(first, first + prepared.hidden))
         try:

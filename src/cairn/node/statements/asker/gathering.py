@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from time import perf_counter
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from cairn.model.rpc import ReadRequest, RowShape, SplitRequest
 from cairn.model.sharding.parts import ByBuckets
 from cairn.model.sharding.spans import Ranges
+from cairn.model.tables.schema import TEMP_TIER
 from cairn.node.statements.asker.asking import Asking, SplitPart, Told
 from cairn.node.statements.asker.meetings import Sending
 from cairn.node.statements.asker.owners import MOVING, Owners, Params, patience_s
@@ -46,6 +48,10 @@ class Gathering:
         `first` bytes are asked of each owner at first; 0: a piece.
         """
         context = context.within(fragment)
+        if fragment.tier == TEMP_TIER:
+            buckets = fragment.bucket_set(params)
+            sql = fragment.with_ranges(None if buckets is None else [(b, b) for b in buckets])
+            return await opened_here(context, self._owners, sql, fragment.bind(params))
         if context.stage is not None:
             context.stage.sends = len(fragment.sent)
         request = self._request(fragment, params, tables, context)
@@ -176,6 +182,17 @@ class Gathering:
                 if part is not None:
                     part.close()
             raise
+
+
+async def opened_here(context: Context, owners: Owners, sql: str, args: Sequence[Any]) -> Answer:
+    """Rows of the session's temporary tables."""
+    begun = perf_counter()
+    found: Answer = await context.read_temps(sql, args)
+    if context.stage is not None:
+        here = context.stage.at(owners.name_of(owners.raft_id), "", is_here=True)
+        here.waited(perf_counter() - begun)
+        here.came(len(found[0]), 0)
+    return found
 
 
 async def all_told(calls: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:

@@ -12,19 +12,22 @@ import contextlib
 import threading
 from collections import defaultdict
 
-from cairn.model.errors import CairnError, NumbersNeeded, OutOfRange
+from cairn.model.errors import CairnError, NumbersNeeded, OutOfRange, Unsupported
 from cairn.model.log import ops
 from cairn.model.log.ranges import KeyRange, one_key
 from cairn.model.members.topology import Grade
 from cairn.model.rpc import Empty, ForgetNumbers
+from cairn.model.tables.schema import FIRST_TEMP_ID, TEMP_IDS
 from cairn.model.tables.system_tables import CAIRN_SEQUENCE
 from cairn.model.types.values import INT64_MAX
 from cairn.net.peers import Peers
 from cairn.node.consensus.changing import propose_row
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.proposals import Proposer
+from cairn.node.statements.context import TAKEN
 
 FIRST, MOST = 1_000, 1 << 20
+USED_UP = -1  # kept as the next number when there is none
 SOON_S = 1.0  # who asks again so soon needs more at a time
 FORGET_S = 2.0
 
@@ -40,14 +43,33 @@ class Numbers:
         self._blocks: dict[int, Block] = {}  # by table
         self._taking: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._sizes: dict[int, tuple[int, float]] = {}
+        self._of_temps: dict[int, int] = {}  # the next ones of temporary tables, which are here
 
     def next(self, table: int, start: int, step: int = 1) -> int:
         with self._guard:
+            if FIRST_TEMP_ID <= table < FIRST_TEMP_ID + TEMP_IDS:
+                number = self._of_temps.get(table, start)
+                self._of_temps[table] = number + 1
+                return _noted(table, number)
             number, end, since = self._blocks.get(table, NONE)
             if number >= end or since != self._emptied_at(table):
                 raise NumbersNeeded(table, start)
+            if (given := start + (number - start) * step) > INT64_MAX:
+                raise self._ended(table)
             self._blocks[table] = number + 1, end, since
-            return start + (number - start) * step
+            return _noted(table, given)
+
+    def _ended(self, table: int) -> CairnError:
+        found = self._state.catalog.table_by_id(table)
+        name = str(table) if found is None else found.name
+        return CairnError(
+            f'nextval: reached maximum value of sequence "{name}" ({INT64_MAX})', sqlstate="2200H"
+        )
+
+    def begin_anew(self, table: int) -> None:
+        """A temporary table is gone, or was emptied with RESTART IDENTITY."""
+        with self._guard:
+            self._of_temps.pop(table, None)
 
     async def more(self, need: NumbersNeeded) -> None:
         """Another block, larger if the last one did not last."""
@@ -61,10 +83,10 @@ class Numbers:
             now = asyncio.get_running_loop().time()
             size, when = self._sizes.get(table, (FIRST // 2, now))
             size = min(2 * size, MOST) if now - when < SOON_S else FIRST
-            first = await self._taken(table, need.start, size)
+            first, end = await self._taken(table, need.start, size)
             self._sizes[table] = size, asyncio.get_running_loop().time()
             with self._guard:
-                self._blocks[table] = first, first + size, since
+                self._blocks[table] = first, end, since
 
     def _emptied_at(self, table: int) -> int:
         """TRUNCATE … RESTART IDENTITY: what is left of a block of before is not given out."""
@@ -76,7 +98,7 @@ class Numbers:
         (it is dead, or stands still) may have a block of before."""
         if number < 1 or kept < 1:
             raise OutOfRange(f"setval: value {number} is out of bounds: numbers begin with 1")
-        row = (table, min(kept, INT64_MAX))  # behind the last one there is none
+        row = (table, kept if kept <= INT64_MAX else USED_UP)
 
         def change() -> tuple[ops.Dml, KeyRange]:
             return ops.Replace(CAIRN_SEQUENCE.id, row), one_key(CAIRN_SEQUENCE.id, (table,))
@@ -103,17 +125,41 @@ class Numbers:
                 self._blocks.pop(request.table, None)
         return Empty()
 
-    async def _taken(self, table: int, start: int, size: int) -> int:
-        first = start
+    async def _taken(self, table: int, start: int, size: int) -> tuple[int, int]:
+        """A block: its first number, and the one behind its last."""
+        first = end = start
 
         def change() -> tuple[ops.Dml, KeyRange]:
-            nonlocal first
+            nonlocal first, end
             known = self._state.next_number(table)
+            if known == USED_UP:
+                raise self._ended(table)
             first = start if known is None else known
-            if first > INT64_MAX - size:
-                raise OutOfRange("the numbers of this column or sequence are used up for good")
-            row = (table, first + size)
+            end = min(first + size, INT64_MAX + 1)
+            row = (table, end if end <= INT64_MAX else USED_UP)
             return ops.Replace(CAIRN_SEQUENCE.id, row), one_key(CAIRN_SEQUENCE.id, (table,))
 
         await propose_row(self._proposer, change)
-        return first
+        return first, end
+
+
+def _noted(table: int, number: int) -> int:
+    """For `currval` and `lastval` of the session that asks."""
+    if (taken := TAKEN.get()) is not None:
+        taken.note(table, number)
+    return number
+
+
+def current_number(table: int, name: str) -> int:
+    """`currval`; with table 0 it is `lastval`."""
+    taken = TAKEN.get()
+    if taken is None:
+        raise Unsupported(
+            "currval and lastval are known to their session alone",
+            hint="in a block, use them in SELECT and INSERT … VALUES",
+        )
+    found = taken.latest() if table == 0 else taken.last.get(table)
+    if found is None:
+        what = "lastval" if table == 0 else f'currval of sequence "{name}"'
+        raise CairnError(f"{what} is not yet defined in this session", sqlstate="55000")
+    return found

@@ -11,9 +11,10 @@ import msgspec
 from cairn.model.errors import PlanOutdated, TableUnderDdl, UnknownCall
 from cairn.model.rpc import ReadRequest, ReadResponse
 from cairn.model.settings import limits
+from cairn.model.tables.schema import TEMP_TIER
 from cairn.node.statements.asker.asking import Asking, Told
 from cairn.node.statements.asker.exchange import Exchange, dealt_out
-from cairn.node.statements.asker.gathering import Answer, Gathering
+from cairn.node.statements.asker.gathering import Answer, Gathering, opened_here
 from cairn.node.statements.asker.hops import Answered, Hop, Hops
 from cairn.node.statements.asker.joins import Joins
 from cairn.node.statements.asker.measuring import opened
@@ -286,8 +287,10 @@ class Reads:
                 reading = opened(here, reading)
             rows, rest = await reading
             return plain(rows), None if rest is None else Gathered([rest], 0, len(rows))
-        bucket = plan.bucket(params)
         assert plan.tier is not None
+        if plan.tier == TEMP_TIER:
+            return await opened_here(context, self.owners, plan.sql, args)
+        bucket = plan.bucket(params)
         replicaset = self.owners.routes.owner(plan.tier, bucket)
         request = ReadRequest(
             plan.sql,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Protocol
 
 import apsw
 import msgspec
@@ -24,7 +24,6 @@ from cairn.node.statements.context import ASKED
 from cairn.sql import plans
 from cairn.sql.plans import Prepared
 from cairn.sql.render.constraints import row_query, translate
-from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.shapes import TooLongHere
 from cairn.storage.files.pieces import Row
 from cairn.storage.merging import Merger
@@ -98,11 +97,23 @@ class Clock:
 Guard = Callable[[str, frozenset[int] | None], Sequence[tuple[int, int]]]
 
 
+class Store(Protocol):
+    """Whose rows are changed: those of the instance, or of a session."""
+
+    connection: apsw.Connection
+
+    def enforce(self, *, is_rekeying: bool = False) -> None: ...
+
+    def pending_changes(self) -> int: ...
+
+    def count_rows(self, since: int = 0) -> int: ...
+
+
 class BlockRun:
     """One run of one block's statements."""
 
     def __init__(
-        self, store: DataStore, merger: Merger, guard: Guard, catalog: Catalog, clock: Clock
+        self, store: Store, merger: Merger, guard: Guard, catalog: Catalog, clock: Clock
     ) -> None:
         self._store, self._merger, self._guard = store, merger, guard
         self._catalog, self._clock = catalog, clock
@@ -138,13 +149,13 @@ class BlockRun:
             return Told(len(rows), rows)
         if isinstance(plan, plans.Returning):
             told: list[Row] = []
-            inserted = self._write(plan.write, values, given, (plan, plan.clause(values), told))
+            inserted = self.write(plan.write, values, given, (plan, plan.clause(values), told))
             rows = plan.arranged(told, inserted)
             self._after(plan.write)
             return Told(len(rows), rows)
         assert isinstance(plan, plans.ROW_WRITES)
         before = self._store.pending_changes()
-        self._write(plan, values, given, None)
+        self.write(plan, values, given, None)
         count = self._store.count_rows(before)
         self._after(plan)
         return Told(count)
@@ -294,7 +305,7 @@ class BlockRun:
 
     # --- writing ----------------------------------------------------------------------------------
 
-    def _write(
+    def write(
         self,
         plan: plans.RowWrite,
         values: list[Any],
@@ -324,10 +335,10 @@ class BlockRun:
                 ranges = self._guard(fragment.tier, fragment.bucket_set(values))
                 self._change(fragment.with_ranges(list(ranges)), fragment.bind(values), back)
             case plans.KeyedWrite():
-                self._keyed(plan, plan.changes(self._read(plan.read, values)), back)
+                self.keyed(plan, plan.changes(self._read(plan.read, values)), back)
         return ()
 
-    def _keyed(
+    def keyed(
         self,
         plan: plans.KeyedWrite,
         changes: Sequence[plans.Change],

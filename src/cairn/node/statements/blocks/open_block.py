@@ -40,6 +40,7 @@ from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
 from cairn.sql import plans
 from cairn.sql.functions.function_list import calls_late
+from cairn.storage.files.pieces import Row
 
 _READS = (plans.PointRead, plans.ScatterRead)
 _BLOCK_WRITES = (*plans.ROW_WRITES, plans.Returning, plans.BlockPlan)
@@ -53,6 +54,13 @@ class Mark(NamedTuple):
 
     listed: int
     strict_from: int | None
+
+
+class Given(NamedTuple):
+    """An INSERT for the owner, and the rows for it: each with its bucket."""
+
+    statement: Statement
+    rows: Sequence[tuple[int, Row]]
 
 
 class OpenBlock:
@@ -136,11 +144,20 @@ class OpenBlock:
 
     def reads_outside(self, statement: Statement) -> bool:
         """Whether it is a read that sees nothing of what the block has written."""
-        is_read = isinstance(statement.prepared.plan, _READS)
-        return is_read and not (self.has_written and statement.sharded)
+        plan = statement.prepared.plan
+        if isinstance(plan, plans.PointRead) and plan.bucket is None:
+            return True  # of a sharded table it knows the sequence at most
+        return isinstance(plan, _READS) and not (self.has_written and statement.sharded)
 
-    async def run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
-        """Any statement but those about the block itself."""
+    async def run(
+        self,
+        statement: Statement,
+        params: Sequence[Any],
+        context: Context,
+        given: Given | None = None,
+    ) -> Outcome:
+        """Any statement but those about the block itself. `given`: it inserts rows that are here,
+        and the owner is told so."""
         context = msgspec.structs.replace(context, now=self.now)
         plan = statement.prepared.plan
         self._heed(statement)
@@ -167,7 +184,7 @@ class OpenBlock:
         if self._alone:
             raise self._refusal(tag)
         try:
-            return await self._tried(statement, params, context)
+            return await self._tried(statement, params, context, given)
         except BlockLeaves:
             if self.has_written or self.is_strict:
                 raise
@@ -203,6 +220,9 @@ class OpenBlock:
         is_schema = isinstance(statement.prepared.plan, _SCHEMA)
         self.check_alone(tag, is_schema=is_schema)
         outcome = await self._executor.run(statement, params, context)
+        plan = statement.prepared.plan
+        if isinstance(plan, plans.DdlPlan) and not (plan.fill or outcome.is_queue_told):
+            return outcome  # IF EXISTS, of something that is not there: nothing was done
         self.wrote_alone(is_schema=is_schema)
         said = f"{tag} was committed at once: ROLLBACK will not undo it"
         outcome.notices = (*outcome.notices, said)
@@ -266,20 +286,35 @@ class OpenBlock:
     # --- at the master ----------------------------------------------------------------------------
 
     async def _tried(
-        self, statement: Statement, params: Sequence[Any], context: Context
+        self,
+        statement: Statement,
+        params: Sequence[Any],
+        context: Context,
+        given: Given | None = None,
     ) -> Outcome:
+        if given is not None:
+            return await self._try(given.statement, params, context, given.rows)
         try:
             return await self._try(statement, params, context)
         except PlanOutdated:
-            again = await context.face.plan_again(statement, context.user_id)
+            again = await context.face.plan_again(statement, context)
             return await self._try(again, params, context)
 
-    async def _try(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
+    async def _try(
+        self,
+        statement: Statement,
+        params: Sequence[Any],
+        context: Context,
+        rows: Sequence[tuple[int, Row]] | None = None,
+    ) -> Outcome:
         """Run behind what it may depend on, and take back; then it is part of the list."""
         self._blocks.check_fresh(statement, context.user_id)
         if self.is_strict and self._unseen:
             self._check_strict()
-        listed = await self._made(statement, params, context)
+        if rows is None:
+            listed = await self._made(statement, params, context)
+        else:
+            listed = self._blocks.listed(statement, params, context, rows)
         first = () if self._first is None else (self._first,)
         self._check_room(listed)
         block = [*self._before(listed), listed]
@@ -294,8 +329,8 @@ class OpenBlock:
         if told.is_write:
             self._first = self._first or told
         prepared = statement.prepared
-        rows = answer.rows if prepared.columns else None
-        return Outcome(rows, answer.row_count, prepared.complete(answer.row_count))
+        found = answer.rows if prepared.columns else None
+        return Outcome(found, answer.row_count, prepared.complete(answer.row_count))
 
     async def _read_all_over(
         self, statement: Statement, params: Sequence[Any], context: Context

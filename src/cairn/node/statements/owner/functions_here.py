@@ -19,9 +19,9 @@ from cairn.model.settings import limits, parameters
 from cairn.model.types.values import datetime_to_micros
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
-from cairn.node.statements.asker.numbers import Numbers
+from cairn.node.statements.asker.numbers import Numbers, current_number
 from cairn.sql.functions import functions
-from cairn.sql.functions.function_list import LATE_FUNCTIONS, NEXT_NUMBER
+from cairn.sql.functions.function_list import CURRENT_NUMBER, LATE_FUNCTIONS, NEXT_NUMBER
 from cairn.sql.functions.numbers import known_by_name
 
 _CHANCE = random.SystemRandom()
@@ -51,6 +51,8 @@ class FunctionsHere:
             connection.create_scalar_function(name, known_by_name(name, through(function)), -1)
         take: Any = through(self._numbers.next)
         connection.create_scalar_function(NEXT_NUMBER, take, -1)
+        known: Any = current_number
+        connection.create_scalar_function(CURRENT_NUMBER, known, 2)
 
     def _known(self) -> dict[str, Any]:
         known: dict[str, Any] = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,10 +19,12 @@ import msgspec
 from cairn.model.errors import CairnError, ReadInterrupted
 from cairn.model.rpc import ReadPiece, ReadRequest
 from cairn.net.link import Link
+from cairn.node.statements.context import TAKEN, Taken
 from cairn.node.statements.owner.fair_threads import SYSTEM, FairThreads
 from cairn.storage.files.pieces import PIECE_BYTES, Encode, Encoded, Piece
 from cairn.storage.merging import Merger
 from cairn.storage.readers import Cancelled, Register, RowCursor, RowReader
+from cairn.storage.temp_store import TempStore
 
 MOST_OPEN = 500  # answers that are half told
 IDLE_S = 600.0  # as long as an open one holds back what writes leave behind
@@ -112,6 +115,14 @@ class OpenRead:
             self._reads.over(self._cursor)
 
 
+def _with_taken(taken: Taken, work: Callable[..., Any], *args: Any) -> Any:
+    token = TAKEN.set(taken)
+    try:
+        return work(*args)
+    finally:
+        TAKEN.reset(token)
+
+
 def gone() -> ReadInterrupted:
     return ReadInterrupted(
         "the rest of the answer cannot be had any more",
@@ -143,6 +154,8 @@ class OpenReads:
 
     async def run(self, whose: int, work: Callable[..., Any], *args: Any) -> Any:
         """On a thread. Whoever stops waiting leaves it to its end: the connection is in use."""
+        if (taken := TAKEN.get()) is not None:
+            work = partial(_with_taken, taken, work)
         return await asyncio.shield(self._pool.run(whose, work, *args))
 
     # --- rows of this instance --------------------------------------------------------------------
@@ -238,6 +251,10 @@ class OpenReads:
                 self.drop(number)
         if self._open:
             self._sweep = loop.call_later(SWEEP_S, self._look)
+
+    def temp_store(self) -> TempStore:
+        """For the temporary tables of a session. On a thread of the pool."""
+        return TempStore(self.directory, self._register)
 
     # --- merging ----------------------------------------------------------------------------------
 

@@ -60,9 +60,12 @@ async def copy_rows(session: Session, cached: Cached) -> None:
         session.pg.command_complete(f"COPY {count}")
         session.running.finished(count)
         return
-    session.block.check_alone("COPY")
+    is_temp = plan.table is not None and plan.table.is_temp
+    if not is_temp:
+        session.block.check_alone("COPY")
     count = await copy_in(session, cached)
-    session.block.wrote()
+    if not is_temp:
+        session.block.wrote()
     session.pg.command_complete(f"COPY {count}")
     session.running.finished(count)
 
@@ -76,6 +79,7 @@ async def copy_in(session: Session, cached: Cached) -> int:
         place = CopyPlace(session, cached)
         try:
             await place.begin()
+            session.running.notes_numbers()
             copying = session.copy_in = CopyIn(session, place, sent)
             session.state = COPYING
             if columns is None:
@@ -83,7 +87,8 @@ async def copy_in(session: Session, cached: Cached) -> int:
                 session.pg.copy_in_response(0, len(columns))
                 session.flush()
             try:
-                return await copying.run()
+                whole = copying.run()
+                return await (session.running.as_one(whole) if place.is_temp else whole)
             except PlanOutdated:
                 if not copying.may_begin_again or not await _is_still_so(session, cached, columns):
                     raise
@@ -149,7 +154,7 @@ class CopyIn:
         self._lines: PackedLines | None = None  # reads plain lines into it
         self._maker: RowMaker | None = None
         self._sql = ""
-        catalog = self._session.face.catalog
+        catalog = self._session.running.catalog
         if is_arrow(plan.options):
             self._decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
         elif not plan.table.is_global:
@@ -157,7 +162,7 @@ class CopyIn:
         if plan.table.is_global:
             return
         self._sql = insert_text(plan.table)
-        if library() is not None:
+        if library() is not None and not plan.table.is_temp:
             self._batch = RowBatch()
             if self._maker is not None and not self._maker.filled:
                 names = plan.columns
@@ -385,6 +390,11 @@ class CopyIn:
         assert insert is not None
         executor, context = self._session.face.executor, self._context()
         plan = insert.plan
+        if isinstance(plan, plans.TempWrite):
+            temps = self._session.running.temps
+            assert temps is not None
+            whole = [row for part in arrived for row in part]
+            return await temps.insert(self._sql, whole, context, self._session.running.catalog)
         if isinstance(plan, plans.PointWrite | plans.ShardedInsert | plans.InsertSelect):
             stored = executor.writes.insert_rows(
                 plan.table, plan.tier, self._sql, chunk, context, is_bulk=True

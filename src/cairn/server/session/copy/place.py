@@ -42,10 +42,16 @@ class CopyPlace:
 
         await self._owners.following(attempt, running.context())
 
+    @property
+    def is_temp(self) -> bool:
+        return self.plan.table is not None and self.plan.table.is_temp
+
     def is_wanted(self) -> bool:
         """Whether somebody waits to change the table, or has not waited."""
         table = self.plan.table
         assert table is not None
+        if table.is_temp:
+            return False  # nobody else can
         known = self._session.face.catalog.table_by_id(table.id)
         return known is not table and (
             known is None or not known.operable or known.schema_version != table.schema_version
@@ -71,9 +77,10 @@ class CopyPlace:
     def _enter(self, found: Cached) -> None:
         plan = found.prepared.plan
         assert isinstance(plan, plans.CopyPlan) and plan.table is not None
-        if not plan.table.is_system:
+        if not plan.table.is_system and not plan.table.is_temp:
             self._owners.check_operable(plan.table)
-        self._under_way.enter_context(self._owners.under_way.write(plan.table.id, self._nudge))
+        if not plan.table.is_temp:
+            self._under_way.enter_context(self._owners.under_way.write(plan.table.id, self._nudge))
         self.plan = plan
 
     def _nudge(self) -> None:

@@ -32,7 +32,7 @@ from cairn.sql.bind.expressions.lists import (
     sorting_key,
 )
 from cairn.sql.bind.expressions.ordered_sets import ORDERED_SETS, array_of, ordered_set
-from cairn.sql.bind.expressions.sequences import next_value
+from cairn.sql.bind.expressions.sequences import current_value, next_value
 from cairn.sql.bind.outer_aggregates import asked_of, owner_of
 from cairn.sql.bind.scope import MAX_ARGUMENTS, Scope
 from cairn.sql.ir import (
@@ -81,6 +81,8 @@ def _call(scope: Scope, node: exp.Anonymous) -> Expr:
         return array_of(scope, node)
     if name == "nextval":
         return next_value(scope.binder, node)
+    if name in ("currval", "lastval"):
+        return current_value(scope.binder, node)
     if name in AGGREGATES:
         return _aggregate(scope, node, None)
     if name in RANKING:

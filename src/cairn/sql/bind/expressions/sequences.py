@@ -8,7 +8,7 @@ from cairn.model.errors import UndefinedTable, Unsupported
 from cairn.model.tables.sequences import numbering
 from cairn.model.types.values import ColumnType
 from cairn.sql.bind.scope import Binder
-from cairn.sql.functions.function_list import NEXT_NUMBER
+from cairn.sql.functions.function_list import CURRENT_NUMBER, NEXT_NUMBER
 from cairn.sql.ir import Call, Const, Expr
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.lexer import plain_name
@@ -34,6 +34,26 @@ def next_value(binder: Binder, node: exp.Anonymous) -> Expr:
     return Call(_INT, NEXT_NUMBER, tuple(Const(_INT, each) for each in given))
 
 
+def current_value(binder: Binder, node: exp.Anonymous) -> Expr:
+    """`currval('s')`, and `lastval()` of whichever sequence was asked last. Who may not take its
+    numbers has none to be told again."""
+    if str(node.this).lower() == "lastval" and not node.expressions:
+        return Call(_INT, CURRENT_NUMBER, (Const(_INT, 0), Const(ColumnType.STRING, "")))
+    name = _name(node)
+    if name is None:
+        raise Unsupported(
+            "currval takes the name of a sequence as a constant",
+            hint="currval('name')",
+            position=walk_position(node),
+        )
+    found = numbering(binder.catalog, name)
+    if found is None:
+        raise UndefinedTable(f'relation "{name}" does not exist', position=walk_position(node))
+    binder.tables[found.table.id] = found.table
+    given = (Const(_INT, found.table.id), Const(ColumnType.STRING, name))
+    return Call(_INT, CURRENT_NUMBER, given)
+
+
 def _name(node: exp.Anonymous) -> str | None:
     if len(node.expressions) != 1:
         return None
@@ -42,4 +62,7 @@ def _name(node: exp.Anonymous) -> str | None:
         given = given.this
     if isinstance(given, exp.Literal) and given.is_string:
         return plain_name(given.this)
+    if isinstance(given, exp.Anonymous) and str(given.this).lower() == "pg_get_serial_sequence":
+        parts = [each.this for each in given.expressions if isinstance(each, exp.Literal)]
+        return f"{plain_name(parts[0])}_{parts[1]}_seq" if len(parts) == 2 else None
     return None

@@ -134,14 +134,15 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
     if cte is not None:
         scope.binder.enter_select(expanded=True)
         return _derived(scope, _cte_query(cte), shown, columns or cte.columns)
+    catalog = scope.binder.catalog.public if schema == "public" else scope.binder.catalog
     if schema is not None and schema != "public":
         name = f"{schema}.{name}"
     elif scope.binder.catalog.table(name) is None and name.startswith("pg_"):
         name = f"pg_catalog.{name}"
-    view = scope.binder.catalog.views.get(name)
+    view = catalog.views.get(name)
     if view is not None:
         return _view(scope, view, shown, columns)
-    table = scope.binder.table(name, position)
+    table = scope.binder.table(name, position, catalog)
     rel = scope.binder.next_rel()
     aliases = iter(columns)
     names = [each.name if each.is_hidden else next(aliases, each.name) for each in table.columns]
@@ -196,11 +197,14 @@ def _view(scope: Scope, view: View, shown: str, columns: list[str]) -> Rel:
     binder = scope.binder
     binder.enter_select(expanded=True)
     binder.views[view.id] = view.schema_version
+    around, binder.catalog = binder.catalog, binder.catalog.public
     try:
         query = Scope(binder).query(parse_query(tokens(view.body), view.body))
     except CairnError as problem:
         problem.position = None  # it would point into the view
         raise
+    finally:
+        binder.catalog = around
     if len(output(query)) != len(view.columns):  # columns were added to a table that it takes by *
         raise NotInPrerequisiteState(
             f'the tables of view "{view.name}" have other columns now',

@@ -18,6 +18,7 @@ from cairn.model.log.ops import (
 )
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
+from cairn.sql.change_plans import OnCommit
 from cairn.sql.plans import DdlPlan, Right
 from cairn.sql.statements.cursor import Cursor
 
@@ -32,6 +33,17 @@ def check_own_name(name: str, catalog: Catalog | None = None) -> None:
     is_upgrade = catalog is not None and catalog.is_upgrading
     if name.startswith(("_pico_", "_cairn_", "pg_")) and not is_upgrade:
         raise Unsupported(f"names like {name} belong to the system")
+
+
+def accept_temp(cursor: Cursor) -> bool:
+    """`CREATE [GLOBAL | LOCAL] TEMP` of a table; what else may be temporary elsewhere is not."""
+    begun = cursor.at
+    if cursor.accept("create"):
+        cursor.accept_one("global", "local")  # the standard's words: they mean nothing
+        if cursor.accept_one("temp", "temporary") and cursor.looking_at("table"):
+            return True
+    cursor.at = begun
+    return False
 
 
 @dataclass(frozen=True)
@@ -50,9 +62,11 @@ class Tail:
     timeout: float | None = None
     notices: list[str] = field(default_factory=list)
     skipped: str = ""
+    temp: OnCommit | None = None
 
     def plan(self, build: Build) -> DdlPlan:
-        return DdlPlan(build, self.wait, self.timeout, tuple(self.notices), self.skipped)
+        notices = tuple(self.notices)
+        return DdlPlan(build, self.wait, self.timeout, notices, self.skipped, temp=self.temp)
 
 
 def read_tail(cursor: Cursor, tail: Tail) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 
 from cairn.model.errors import Unsupported
 from cairn.model.log.ops import AlterTable, Ddl, DropTable, TruncateTable
@@ -13,6 +14,7 @@ from cairn.sql.statements.schema.alter import alter_table
 from cairn.sql.statements.schema.common import (
     DdlStatement,
     Tail,
+    accept_temp,
     ddl_statement,
     existing_table,
     finish,
@@ -39,6 +41,10 @@ def parse_ddl(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement | 
     """CREATE/DROP/ALTER TABLE, INDEX and SEQUENCE, TRUNCATE; None when it is something else."""
     if cursor.looking_at("create", "unlogged"):
         raise Unsupported("UNLOGGED tables are not supported")
+    if accept_temp(cursor):
+        cursor.expect("table")
+        return create_table(cursor, catalog, user_id, is_temp=True)
+    catalog = meant(cursor, catalog)
     if cursor.accept("create", "table"):
         return create_table(cursor, catalog, user_id)
     if cursor.accept("drop", "table"):
@@ -66,6 +72,15 @@ def parse_ddl(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement | 
     if cursor.accept("alter", "sequence"):
         return alter_sequence(cursor, catalog)
     return None
+
+
+def meant(cursor: Cursor, catalog: Catalog) -> Catalog:
+    """Who writes `public.t` does not mean a temporary table of that name."""
+    if catalog.beneath is None:
+        return catalog
+    words = cursor.tokens
+    named = any(word.is_word("public") and dot.is_op(".") for word, dot in pairwise(words))
+    return catalog.public if named else catalog
 
 
 def drop_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:

@@ -26,6 +26,7 @@ from cairn.model.tables.catalog import ALL_OBJECTS, Catalog
 from cairn.model.tables.schema import (
     BUCKET_COLUMN,
     ROW_COLUMN,
+    TEMP_TIER,
     Check,
     Column,
     Identity,
@@ -33,6 +34,7 @@ from cairn.model.tables.schema import (
     Sharded,
     Table,
 )
+from cairn.model.tables.temporary import only_temps
 from cairn.model.types.enums import EnumType
 from cairn.model.types.sizes import checked_sizes
 from cairn.model.types.values import LISTS, ColumnType
@@ -56,6 +58,7 @@ from cairn.sql.statements.schema.foreign_keys import (
     with_keys,
 )
 from cairn.sql.statements.schema.index import find_index, free_name, unique_columns
+from cairn.sql.statements.schema.temporary import check_temp, on_commit
 from cairn.sql.typing_rules import plain, type_word
 
 
@@ -65,6 +68,7 @@ class Definition:
     key: list[str] = field(default_factory=list)
     by: list[str] | None = None  # none of them: all rows together
     is_global: bool = False
+    is_temp: bool = False
     tier: str | None = None
     types: Mapping[str, EnumType] = field(default_factory=dict)  # that people made
     checks: list[tuple[str, str]] = field(default_factory=list)  # name, or "", and text
@@ -260,11 +264,18 @@ def default_text(cursor: Cursor) -> str:
     return cursor.expression(*_CLAUSES)
 
 
-def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement:
+def create_table(
+    cursor: Cursor, catalog: Catalog, user_id: int, *, is_temp: bool = False
+) -> DdlStatement:
     quiet = cursor.accept("if", "not", "exists")
-    name = cursor.name()
+    schema, name = cursor.qualified()
+    is_temp = is_temp or schema == "pg_temp"
+    if is_temp and schema == "public":
+        raise InvalidTableDefinition("cannot create temporary relation in non-temporary schema")
     check_own_name(name, catalog)
-    definition, tail = Definition(types=catalog.types), Tail()
+    definition, tail = Definition(types=catalog.types, is_temp=is_temp), Tail()
+    if is_temp:
+        tail.temp = "preserve"
     cursor.expect_op("(")
     while True:
         _key_name(cursor, name, tail)
@@ -286,6 +297,8 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
     while _table_clause(cursor, definition, tail):
         pass
     cursor.end()
+    if is_temp:
+        check_temp(definition)
     if definition.references and are_ignored(catalog):
         tail.notices.append(notice_of(name))
     if definition.by is None and catalog.setting("table_distribution") == "together":
@@ -308,6 +321,8 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
 
         checks = checks_of(catalog, name, columns, definition.checks)
     tail.skipped = f'relation "{name}" already exists, skipping'
+    if is_temp:
+        catalog = only_temps(catalog)
     draft = Table(0, name, columns, key, sharding)
     with_keys(catalog, draft, _uniques(catalog, draft, definition), definition.references)
 
@@ -335,7 +350,8 @@ def create_table(cursor: Cursor, catalog: Catalog, user_id: int) -> DdlStatement
         uniques = _uniques(now, table, definition)
         return CreateTable(with_keys(now, table, uniques, definition.references), uniques)
 
-    rights = (("create", "table", ALL_OBJECTS, name),)
+    # A temporary one harms nobody: every user has the right to it.
+    rights = () if is_temp else (("create", "table", ALL_OBJECTS, name),)
     return DdlStatement("CREATE TABLE", tail.plan(build), rights)
 
 
@@ -355,6 +371,8 @@ def _hide_key(name: str, definition: Definition, start: int, tail: Tail) -> None
         definition.by = firm[:1] or [ROW_COLUMN]
     definition.columns.append(numbered)
     definition.key = [ROW_COLUMN]
+    if definition.is_temp:
+        return
     by = "a hidden number" if definition.by == [ROW_COLUMN] else ", ".join(definition.by)
     by = by or "nothing, they lie together"
     tail.notices.append(f'table "{name}" has no primary key: its rows are distributed by {by}')
@@ -372,6 +390,8 @@ def _key_name(cursor: Cursor, table: str, tail: Tail) -> None:
 
 
 def _table_clause(cursor: Cursor, definition: Definition, tail: Tail) -> bool:
+    if on_commit(cursor, tail):
+        return True
     if cursor.accept("using"):
         engine = cursor.name()
         if engine == "vinyl":
@@ -446,6 +466,8 @@ def _check_table(
         if definition.tier is not None:
             raise InvalidTableDefinition("a global table is in every tier; IN TIER has no meaning")
         return columns, tuple(key), None
+    if definition.is_temp:
+        return columns, tuple(key), Sharded((), TEMP_TIER)
     by = key if definition.by is None else definition.by
     _check_key_columns(definition, by, "distribution key")
     if not set(by) <= set(key) and key != [ROW_COLUMN]:

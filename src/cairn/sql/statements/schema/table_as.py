@@ -15,6 +15,7 @@ from cairn.model.types.values import ColumnType
 from cairn.sql.parse.lexer import Token
 from cairn.sql.plans import DdlPlan, OutColumn, Prepared
 from cairn.sql.statements.cursor import Cursor
+from cairn.sql.statements.schema.common import accept_temp
 
 Prepare = Callable[[str], Prepared]
 
@@ -22,10 +23,12 @@ Prepare = Callable[[str], Prepared]
 def table_as(cursor: Cursor, prepare: Prepare) -> Prepared | None:
     """None when it is no CREATE TABLE … AS; `prepare` understands the parts of it."""
     begun = cursor.at
-    if not cursor.accept("create", "table"):
+    temp = "TEMP " if accept_temp(cursor) else ""
+    if not cursor.accept("table" if temp else "create", *(() if temp else ("table",))):
         return None
     quiet = "IF NOT EXISTS " if cursor.accept("if", "not", "exists") else ""
-    name = cursor.name()
+    schema, name = cursor.qualified()
+    temp = "TEMP " if schema == "pg_temp" else temp
     names = cursor.names() if _only_names(cursor) else []
     clauses = _clauses(cursor)
     if clauses is None:
@@ -34,7 +37,8 @@ def table_as(cursor: Cursor, prepare: Prepare) -> Prepared | None:
     start, end, is_filled = _query(cursor)
     # Blanks instead of the words before it: positions in errors stay those of the whole text.
     query = " " * start + cursor.text[start:end]
-    return _filled(cursor.text, prepare, query, name, names, f"{quiet}|{clauses}", is_filled)
+    made = f"{temp}TABLE {quiet}|{clauses}"
+    return _filled(cursor.text, prepare, query, name, names, made, is_filled)
 
 
 def select_into(found: list[Token], text: str, prepare: Prepare) -> Prepared | None:
@@ -44,14 +48,16 @@ def select_into(found: list[Token], text: str, prepare: Prepare) -> Prepared | N
         return None
     cursor = Cursor(found, text)
     cursor.at = at + 1
-    if word := cursor.accept_one("temporary", "temp", "unlogged"):
-        raise Unsupported(f"{word.upper()} tables are not supported", hint="leave the word out")
+    cursor.accept_one("global", "local")
+    temp = "TEMP " if cursor.accept_one("temporary", "temp") else ""
+    if cursor.accept("unlogged"):
+        raise Unsupported("UNLOGGED tables are not supported", hint="leave the word out")
     cursor.accept("table")
     name = cursor.name()
     last = found[cursor.at - 1]
     end = last.start + len(last.text)
     query = text[: found[at].start] + " " * (end - found[at].start) + text[end:]
-    return _filled(text, prepare, query, name, [], "|", is_filled=True)
+    return _filled(text, prepare, query, name, [], f"{temp}TABLE |", is_filled=True)
 
 
 def _into(found: list[Token]) -> int | None:
@@ -87,10 +93,11 @@ def _filled(
     types = [_type_word(column) for column in query.columns]
     columns = ", ".join(f"{identifier(n)} {t}" for n, t in zip(names, types, strict=True))
     quiet, _, after = clauses.partition("|")
-    made = prepare(f"CREATE TABLE {quiet}{identifier(name)} ({columns}) {after}")
+    made = prepare(f"CREATE {quiet}{identifier(name)} ({columns}) {after}")
     assert isinstance(made.plan, DdlPlan)
     listed = ", ".join(map(identifier, names))
-    fill = f"INSERT INTO {identifier(name)} ({listed}) {query_text.strip()}"
+    schema = "public." if made.plan.temp is None else "pg_temp."
+    fill = f"INSERT INTO {schema}{identifier(name)} ({listed}) {query_text.strip()}"
     plan = replace(made.plan, fill=fill if is_filled else "")
     tag = "SELECT" if is_filled else "CREATE TABLE AS"
     return Prepared(text, tag, plan, tables=query.tables, rights=(*made.rights, *query.rights))

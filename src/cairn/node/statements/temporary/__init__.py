@@ -1,0 +1,1 @@
+"""Temporary tables: what a session has of its own, and statements that change it."""
