@@ -15,8 +15,8 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -228,6 +228,49 @@ def six(cluster: Cluster) -> Node:
     return cluster["i1"]
 
 
+@contextmanager
+def at_work(clients: list[Client]) -> Iterator[None]:
+    for client in clients:
+        client.start()
+    try:
+        yield
+    finally:
+        for client in clients:
+            client.ending.set()
+        for client in clients:
+            client.join(40)
+
+
+def drained(first: Node, full: str, empty: str, meanwhile: Callable[[], None]) -> None:
+    """All buckets go from one replicaset to the other while something happens to them."""
+    first.sql(f"CALL cairn_rebalance('weight', '{empty}', 1)")
+    first.sql(f"CALL cairn_rebalance('drain', '{full}')")
+    meanwhile()
+    eventually(
+        lambda: buckets(first)[empty] == 3000 and is_calm(first), f"all buckets in {empty}", 120.0
+    )
+
+
+def spread_and_hung(cluster: Cluster, first: Node, role: str) -> None:
+    """Masters are dealt out over the hosts, and one that hangs is ended and comes back."""
+    code, said = cairn(first, "switchover", "--spread", "--yes", "--json")
+    assert code == 0, said
+    print(said)
+    name = eventually(lambda: _who(cluster, role), "a master", 60.0)
+    hung = cluster[name].child_pid
+    os.kill(hung, signal.SIGUSR1)
+    eventually(lambda: cluster[name].child_pid != hung, "another child", 60.0)
+    eventually(lambda: cluster.states(name).get(name) == "Online", name, 60.0)
+
+
+def check_all(cluster: Cluster, first: Node, clients: list[Client], before: Any) -> None:
+    print(Counter(how for c in clients for how in c.told.values()))
+    print(sum((c.reasons for c in clients), Counter()))
+    assert why_wrong(first, clients) == []
+    for node in cluster.nodes.values():
+        assert contents(node) == before, node.name
+
+
 def killed(cluster: Cluster, role: str) -> None:
     """kill -9 of its master, an heir, and back."""
     name = eventually(lambda: _who(cluster, role), "a master", 60.0)
@@ -248,29 +291,15 @@ def test_the_bucket_of_all_such_tables_is_drained_to_and_fro_and_masters_are_kil
         *(Writer(cluster, number) for number in range(3)),
         *(Claimer(cluster, number) for number in range(10, 14)),
     ]
-    for client in clients:
-        client.start()
-    try:
+    with at_work(clients):
         for full, empty in (("default_1", "default_2"), ("default_2", "default_1")):
-            first.sql(f"CALL cairn_rebalance('weight', '{empty}', 1)")
-            first.sql(f"CALL cairn_rebalance('drain', '{full}')")
-            for role in (full, empty):
-                killed(cluster, role)
-            eventually(
-                lambda e=empty: buckets(first)[e] == 3000 and is_calm(first),  # type: ignore[misc]
-                f"all buckets in {empty}",
-                120.0,
-            )
-    finally:
-        for client in clients:
-            client.ending.set()
-        for client in clients:
-            client.join(40)
-    print(Counter(how for c in clients for how in c.told.values()))
-    print(sum((c.reasons for c in clients), Counter()))
-    assert why_wrong(first, clients) == []
-    for node in cluster.nodes.values():
-        assert contents(node) == before, node.name
+
+            def blows(roles: tuple[str, str] = (full, empty)) -> None:
+                for role in roles:
+                    killed(cluster, role)
+
+            drained(first, full, empty, blows)
+    check_all(cluster, first, clients, before)
 
 
 def columns(node: Node) -> list[Any]:
@@ -289,18 +318,11 @@ def test_a_backup_under_load_is_restored_into_more_replicasets_and_numbers_go_on
     filled(one)
     one.sql("SELECT setval('claim_id_seq', 70000)")
     clients: list[Client] = [Writer(source, 0), Writer(source, 1), Claimer(source, 10)]
-    for client in clients:
-        client.start()
-    try:
+    with at_work(clients):
         eventually(lambda: min(len(client.told) for client in clients) > 20, "a load")
         taken = backed_up(one, source.dir / "backups")
         told = [dict(client.told) for client in clients]
         continued = backed_up(one, source.dir / "backups", "--from", "latest")
-    finally:
-        for client in clients:
-            client.ending.set()
-        for client in clients:
-            client.join(40)
     assert why_wrong(one, clients) == []
     before, shapes = contents(one), columns(one)
     for backup, shape in ((taken, ("j1", "j2", "j3", "j4")), (continued, ("k1",))):
@@ -390,32 +412,7 @@ def test_masters_are_spread_and_one_hangs_while_the_bucket_moves(new_cluster: Ma
         *(Writer(cluster, number) for number in range(3)),
         *(Claimer(cluster, number) for number in range(10, 12)),
     ]
-    for client in clients:
-        client.start()
-    try:
+    with at_work(clients):
         for full, empty in (("r1", "r2"), ("r2", "r1")):
-            first.sql(f"CALL cairn_rebalance('weight', '{empty}', 1)")
-            first.sql(f"CALL cairn_rebalance('drain', '{full}')")
-            code, said = cairn(first, "switchover", "--spread", "--yes", "--json")
-            assert code == 0, said
-            print(said)
-            name = eventually(lambda f=full: _who(cluster, f), "a master", 60.0)  # type: ignore[misc]
-            hung = cluster[name].child_pid
-            os.kill(hung, signal.SIGUSR1)
-            eventually(lambda n=name, h=hung: cluster[n].child_pid != h, "another child", 60.0)  # type: ignore[misc]
-            eventually(lambda n=name: cluster.states(n).get(n) == "Online", name, 60.0)  # type: ignore[misc]
-            eventually(
-                lambda e=empty: buckets(first)[e] == 3000 and is_calm(first),  # type: ignore[misc]
-                f"all buckets in {empty}",
-                120.0,
-            )
-    finally:
-        for client in clients:
-            client.ending.set()
-        for client in clients:
-            client.join(40)
-    print(Counter(how for c in clients for how in c.told.values()))
-    print(sum((c.reasons for c in clients), Counter()))
-    assert why_wrong(first, clients) == []
-    for node in cluster.nodes.values():
-        assert contents(node) == before, node.name
+            drained(first, full, empty, lambda role=full: spread_and_hung(cluster, first, role))  # type: ignore[misc]
+    check_all(cluster, first, clients, before)
