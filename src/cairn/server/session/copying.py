@@ -25,10 +25,10 @@ from cairn.pgwire.copy_out import copy_encoder, header_line
 from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail
 from cairn.server.chunk_size import SMALL_ROWS
 from cairn.server.scan import arrow, scans
+from cairn.server.scan.copy_place import CopyPlace
 from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, is_required
 from cairn.server.scan.packed_in import PackedLines, packed_lines
 from cairn.server.scan.statement import LinesAsked
-from cairn.server.session.copy_place import CopyPlace
 from cairn.server.session.states import COPYING, WORKING
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -80,9 +80,20 @@ async def copy_rows(session: Session, cached: Cached) -> None:
         session.running.finished(count)
         return
     session.block.check_alone("COPY")
-    place = CopyPlace(session, cached)
+
+    async def planned() -> Cached:
+        found = await session.running.understood(cached.text)
+        if found is not cached:
+            session.running.check(found)
+        return found
+
+    def nudge() -> None:
+        if session.copy_in is not None:
+            session.copy_in.wake.set()
+
+    place = CopyPlace(session.running.caller(), nudge)
     try:
-        await place.begin()
+        await place.begin(planned)
         session.copy_in = CopyIn(session, place)
         session.state = COPYING
         session.pg.copy_in_response(0, len(place.plan.columns))

@@ -1,6 +1,6 @@
 """Writes of several parts that were begun here, by table: a schema change lets them end first.
 
-A COPY is one while it holds rows for the table as it is (`server/session/copy_place.py`).
+A COPY is one while it holds rows for the table as it is (`server/scan/copy_place.py`).
 
 Invariant: no owner changes a table while a write of several parts is under way under its old
 version, or the write would be half done. The order is: the change is prepared in the Raft log (from

@@ -8,45 +8,42 @@ new table, by the columns that it was begun with.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cairn.model.errors import UndefinedTable
 from cairn.model.quoting import identifier
+from cairn.server.caller import Caller
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
-if TYPE_CHECKING:
-    from cairn.server.session.session import Session
-
 
 class CopyPlace:
-    """`plan` is for the table as it is, as long as `is_wanted` says no."""
+    """`plan` is for the table as it is, as long as `is_wanted` says no.
 
-    def __init__(self, session: Session, cached: Cached) -> None:
-        self._session, self._cached = session, cached
-        self._owners = session.face.executor.reads.owners
+    `nudge` is called when a change waits for the rows at hand.
+    """
+
+    def __init__(self, caller: Caller, nudge: Callable[[], None]) -> None:
+        self._caller, self._nudge = caller, nudge
+        self._owners = caller.executor.reads.owners
         self._under_way = ExitStack()
         self.plan: plans.CopyPlan
 
-    async def begin(self) -> None:
+    async def begin(self, planned: Callable[[], Awaitable[Cached]]) -> None:
         """When nobody changes the table; from then on changes wait for us."""
-        running = self._session.running
 
         async def attempt() -> None:
-            found = await running.understood(self._cached.text)
-            if found is not self._cached:
-                running.check(found)
-            self._enter(found)
+            self._enter(await planned())
 
-        await self._owners.following(attempt, running.context())
+        await self._owners.following(attempt, self._caller.context)
 
     def is_wanted(self) -> bool:
         """Whether somebody waits to change the table, or has not waited."""
         table = self.plan.table
         assert table is not None
-        known = self._session.face.catalog.table_by_id(table.id)
+        known = self._caller.catalog.table_by_id(table.id)
         return known is not table and (
             known is None or not known.operable or known.schema_version != table.schema_version
         )
@@ -54,16 +51,13 @@ class CopyPlace:
     async def give_way(self) -> None:
         """Returns when the table may be written again, whatever it is called by then."""
         self.leave()
-        running, options = self._session.running, self.plan.options
+        options = self.plan.options
 
         async def attempt() -> None:
-            found = await running.understood(self._anew())
-            context = running.context()
-            found.check_rights(context.user_id, self._session.face.catalog)
-            self._enter(found)
-            self.plan = replace(self.plan, options=options)
+            self._enter(self._caller.allowed(self._anew()))
 
-        await self._owners.following(attempt, running.context())
+        await self._owners.following(attempt, self._caller.context)
+        self.plan = replace(self.plan, options=options)
 
     def leave(self) -> None:
         self._under_way.close()
@@ -76,16 +70,12 @@ class CopyPlace:
         self._under_way.enter_context(self._owners.under_way.write(plan.table.id, self._nudge))
         self.plan = plan
 
-    def _nudge(self) -> None:
-        if self._session.copy_in is not None:
-            self._session.copy_in.wake.set()
-
-    def _anew(self) -> bytes:
+    def _anew(self) -> str:
         """The same columns of the same table, as a statement of now."""
         table = self.plan.table
         assert table is not None
-        known = self._session.face.catalog.table_by_id(table.id)
+        known = self._caller.catalog.table_by_id(table.id)
         if known is None:
             raise UndefinedTable(f'table "{table.name}" was dropped while rows were copied into it')
         names = ", ".join(map(identifier, self.plan.columns))
-        return f"COPY {identifier(known.name)} ({names}) FROM STDIN".encode()
+        return f"COPY {identifier(known.name)} ({names}) FROM STDIN"
