@@ -14,7 +14,7 @@ PORT    ?= 4327
 # Bytecode is compiled at set-up; an instance that has to compile its imports starts slowly.
 export PYTHONDONTWRITEBYTECODE=
 
-.PHONY: setup demo demo-core demo-check test test-all check sim sim-mutants chaos fuzz sanitize bench bench-raft \
+.PHONY: setup demo demo-core demo-check test test-all check sim sim-mutants chaos fuzz soak sanitize bench bench-raft \
         bench-cluster bench-growing bench-sql bench-clients bench-spark profile dist deb
 
 setup: $(VENV)/.dev
@@ -92,6 +92,10 @@ chaos: setup $(VENV)/.spark
 fuzz: setup $(VENV)/.spark
 	$(BIN)/python -m tests.fuzz --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(KIND),--kind $(KIND))
+
+# Whether an instance levels off when its caches are full: the slope of the second half is judged.
+soak: setup
+	$(BIN)/python -m tests.soak --minutes $(or $(MINUTES),20)
 
 # The compiled part under gcc's sanitizers, beside the normal build: its tests, then hostile input.
 sanitize: setup $(VENV)/.spark

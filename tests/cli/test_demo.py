@@ -53,6 +53,7 @@ def test_what_was_started_ends_when_the_rest_cannot_be(tmp_path: Path) -> None:
         end_all(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_demo_that_was_killed_while_it_started_can_be_stopped(tmp_path: Path) -> None:
     """It had not written down what it started: the instances themselves have."""
     base = base_of(2)

@@ -287,3 +287,17 @@ def test_ctrl_c_before_a_command_has_begun_is_no_traceback() -> None:
     told = process.stderr.read()
     assert process.wait(30) == STOPPED
     assert "Traceback" not in told and "cairn: stopped by Ctrl-C" in told
+
+
+def test_whoever_stops_reading_ends_a_command_without_a_word() -> None:
+    words = "from cairn.cli.options import finish; finish(lambda: print('x' * 1_000_000))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", words], stdout=writing, stderr=subprocess.PIPE, check=False
+        )
+    finally:
+        os.close(writing)
+    assert b"Broken" not in done.stderr
+    assert done.returncode != 0

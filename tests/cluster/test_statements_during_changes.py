@@ -126,7 +126,9 @@ CHANGES_BETWEEN = (
 )
 
 
-@pytest.mark.parametrize("names", [("i1",), ("i1", "i2")], ids=["one", "two"])
+@pytest.mark.parametrize(
+    "names", [pytest.param(("i1",), marks=pytest.mark.slow), ("i1", "i2")], ids=["one", "two"]
+)
 def test_a_long_copy_lets_its_table_be_changed_and_goes_on(
     new_cluster: Callable[..., Cluster], names: tuple[str, ...]
 ) -> None:

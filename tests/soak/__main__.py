@@ -153,8 +153,9 @@ def main() -> int:
                 run.small()
             left = run.run(given.minutes, True, given.trace)
             for name, each in run.inside.items():
-                each.ask("trim")
-                print(f"{name}: {each.ask('sample')['resident'] / MB:.1f} MB after malloc_trim")
+                took_ms = each.ask("trim")
+                now = each.ask("sample")["resident"] / MB
+                print(f"{name}: {now:.1f} MB after malloc_trim of {took_ms:.1f} ms")
             if given.sqlite:
                 print(*run.inside["i1"].ask("sqlite"), sep="\n")
             if given.holders:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import signal
 from collections.abc import Callable
 from typing import Annotated
@@ -26,6 +27,8 @@ PasswordFile = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="for machines")]
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
 
+UNREAD = 128 + signal.SIGPIPE  # as the shell shows programs that end of it
+
 
 def a_share(value: float) -> float:
     """A weight: `nan` and `inf` are numbers to Python, and no shares of anything."""
@@ -45,6 +48,9 @@ def finish(work: Callable[[], int | None]) -> None:
     except TalkProblem as problem:
         typer.echo(f"cairn: {problem}", err=True)
         raise typer.Exit(problem.exit_code) from None
+    except BrokenPipeError:  # `cairn … | head` has read enough, which is nobody's mistake
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # Python writes the rest when it ends
+        raise typer.Exit(UNREAD) from None
     except OSError as problem:  # a full disk, a file that is not ours
         where = f"{problem.filename}: " if problem.filename else ""
         typer.echo(f"cairn: {where}{problem.strerror or problem}", err=True)

@@ -139,7 +139,9 @@ class Talk:
         try:
             return socket.create_connection((host, port), timeout=CONNECT_S), host
         except OSError as problem:
-            raise TalkProblem(f"cannot reach {host}:{port}: {problem}", 3) from None
+            raise TalkProblem(
+                f"cannot reach {host}:{port}: {problem.strerror or problem}", 3
+            ) from None
 
     def _encrypt(self, target: Target, host: str) -> bytes | None:
         """The rest is under TLS; what the certificate gives for channel binding."""

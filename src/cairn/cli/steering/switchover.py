@@ -131,7 +131,8 @@ def _heir(status: Row, replicaset: Row, to: str | None) -> str:
         if to == replicaset["master"]:
             raise TalkProblem(f"{to} is the master of {replicaset['name']} already")
         if to not in [row["name"] for row in mine]:
-            raise TalkProblem(f"{to} is no instance of {replicaset['name']}")
+            names = ", ".join(row["name"] for row in mine)
+            raise TalkProblem(f"{to} is no instance of {replicaset['name']}, which has {names}")
         fit = [row for row in fit if row["name"] == to]
         if not fit:
             raise TalkProblem(f"{to} cannot be master now: it is not Online, or has no rows yet")

@@ -23,6 +23,7 @@ from cairn.net.peers import split_address
 from cairn.net.places import FEWEST
 from cairn.node.boot import shutdown
 from cairn.node.boot.config import InstanceConfig, peer_tls
+from cairn.node.boot.spare_memory import give_back_for_ever
 from cairn.node.boot.steps import Boot, Rebootstrap
 from cairn.node.instance import Instance
 from cairn.node.lifetime import AGAIN
@@ -127,10 +128,12 @@ async def _live(
     gc.collect()
     gc.freeze()  # what boot made stays: later collections need not look at it
     beating = spawn(_beat_for_ever(beat, config.hang_timeout_s), "beat")
+    giving = spawn(give_back_for_ever(), "give memory back")
     restart = asyncio.ensure_future(instance.life.restart_asked.wait())
     ends: set[asyncio.Future[Any]] = {instance.life.exit_code, stop, restart}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     beating.cancel()
+    giving.cancel()
     beat(0.0)  # to close files may take its time
     if instance.life.exit_code.done():
         code = instance.life.exit_code.result()

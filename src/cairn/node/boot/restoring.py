@@ -112,7 +112,7 @@ def _noted(directory: Path) -> Note | None:
 def _read(directory: Path) -> Copy:
     path = directory / "raft.db"
     if not path.exists() or not (directory / "data.db").exists():
-        raise CannotRestore(f"{directory} is no directory of an instance: raft.db or data.db lacks")
+        raise CannotRestore(f"{directory} is neither a backup nor the directory of an instance")
     store = RaftStore(path)
     try:
         if store.get("raft_id") is None:
