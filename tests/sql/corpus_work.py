@@ -356,7 +356,7 @@ SELECT regexp_matches('foobarbequebaz', 'ba.', 'g')
 SELECT (regexp_matches('a1b2', '([a-z])(\d)'))[1]
 SELECT E'tab\there', E'\u00e9', U&'\0041', 'it''s', $$dollar$$, $tag$a$b$tag$
 SELECT unistr('\0441'), normalize('é', NFC), string_to_array('1,2,3', ',')::int[]
-SELECT jsonb_path_query('{"a":[1,2,3]}', '$.a[*] ? (@ > 1)')
+SELECT jsonb_path_query('{"a":[1,2,3]}', '$.a.keyvalue()')
 SELECT json_object('{a,1,b,2}'), jsonb_object_agg(k, n) FROM kv
 SELECT * FROM jsonb_to_recordset('[{"a":1,"b":"x"},{"a":2}]') AS t(a int, b text)
 SELECT * FROM json_to_record('{"a":1,"b":"x"}') AS t(a int, b text)

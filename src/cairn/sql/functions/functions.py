@@ -33,6 +33,7 @@ from cairn.model.types.values import (
 from cairn.model.unexpected import of_value
 from cairn.sql.functions import (
     byte_strings,
+    json_paths,
     json_values,
     lists,
     maths,
@@ -255,7 +256,7 @@ def c_concat(*parts: str | None) -> str:
 _PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_", "h_", "x_")
 _MODULES = (
     *(numbers, number_formats, maths, texts, words, times, time_formats, zones),
-    *(json_values, splitting, spans, byte_strings),
+    *(json_values, json_paths, splitting, spans, byte_strings),
 )
 _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
