@@ -380,6 +380,5 @@ SELECT '192.168.0.1'::inet, '12.34'::money
 SELECT int4range(1, 5), '[1,5)'::int4range @> 3
 SELECT to_tsvector('english', 'a fat cat') @@ to_tsquery('cat')
 SELECT point(1,2)
-SELECT currval('x'), lastval()
 SELECT generate_series(1, 10, 3) AS n, generate_series(1, 10, 3) * 2 AS m
 """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cairn.model.errors import CairnError
-from cairn.sql.functions import json_paths as ours
+from cairn.sql.functions.jsonpath import json_paths as ours
 
 from .harness import Cluster
 from .postgres import postgres as postgres

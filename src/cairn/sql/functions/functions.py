@@ -33,7 +33,6 @@ from cairn.model.types.values import (
 from cairn.model.unexpected import of_value
 from cairn.sql.functions import (
     byte_strings,
-    json_paths,
     json_values,
     lists,
     maths,
@@ -47,6 +46,7 @@ from cairn.sql.functions import (
     words,
     zones,
 )
+from cairn.sql.functions.jsonpath import json_paths
 from cairn.sql.functions.numbers import strict, total
 from cairn.sql.functions.words import LABELS
 

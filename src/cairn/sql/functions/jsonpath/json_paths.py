@@ -16,7 +16,7 @@ from cairn.model import stops
 from cairn.model.errors import CairnError, DivisionByZero, LimitExceeded
 from cairn.model.types.decimals import CONTEXT
 from cairn.sql.functions import numbers
-from cairn.sql.functions.json_path_text import ALL, PREDICATES, Node, read_path
+from cairn.sql.functions.jsonpath.reading import ALL, PREDICATES, Node, read_path
 from cairn.sql.functions.numbers import strict
 from cairn.sql.functions.patterns import regexp
 from cairn.sql.functions.texts import read_json, write_json
