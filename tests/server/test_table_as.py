@@ -81,7 +81,7 @@ def test_select_into_makes_a_table_too(sql: Connection) -> None:
         ("CREATE TABLE source AS SELECT 1 AS x", "42P07"),
         ("SELECT id INTO source FROM source", "42P07"),
         ("SELECT id, nothing INTO copied FROM source", "42703"),
-        ("SELECT id INTO TEMP copied FROM source", "0A000"),
+        ("SELECT id INTO UNLOGGED copied FROM source", "0A000"),
         ("SELECT id FROM (SELECT 1 AS id INTO copied) x", "0A000"),
     ],
 )

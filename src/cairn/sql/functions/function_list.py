@@ -63,6 +63,14 @@ def is_late(function: str) -> bool:
 Signature = tuple[str, tuple[ColumnType, ...], ColumnType]
 
 J, L = ColumnType.ANY, ColumnType.STRINGS
+
+
+def _with_options(function: str, result: ColumnType) -> list[Signature]:
+    """jsonb_path_…(data, path [, vars [, silent]])"""
+    every = (J, S, J, B)
+    return [(function, every[:count], result) for count in (2, 3, 4)]
+
+
 #: Overloads in the order in which they are tried: (our function, argument types, result). Of
 #: whole numbers PostgreSQL takes the one for doubles, so that comes first.
 PLAIN: dict[str, list[Signature]] = {
@@ -113,6 +121,10 @@ PLAIN: dict[str, list[Signature]] = {
     **{name: [("c_json_typeof", (J,), S)] for name in ("json_typeof", "jsonb_typeof")},
     **{name: [("j_stripped", (J,), J)] for name in ("json_strip_nulls", "jsonb_strip_nulls")},
     "jsonb_pretty": [("c_json_pretty", (J,), S)],
+    "jsonb_path_exists": _with_options("b_path_exists", B),
+    "jsonb_path_match": _with_options("b_path_match", B),
+    "jsonb_path_query_array": _with_options("j_path_array", ColumnType.JSONB),
+    "jsonb_path_query_first": _with_options("j_path_first", ColumnType.JSONB),
     "jsonb_exists": [("b_json_has", (J, S), B)],
     "string_to_array": [("a_split", (S, S), L), ("a_split", (S, S, S), L)],
     "regexp_split_to_array": [("a_regexp_split", (S, S), L), ("a_regexp_split", (S, S, S), L)],
@@ -202,12 +214,11 @@ PLAIN: dict[str, list[Signature]] = {
 _ABSENT = (
     "acosd acosh any_value area array_dims array_fill array_to_tsvector asind asinh atan2d atand "
     "atanh bit_and bit_count bit_or bit_xor broadcast corr cosd cosh cotd covar_pop "
-    "covar_samp current_query current_schemas currval daterange get_bit "
+    "covar_samp current_query current_schemas daterange get_bit "
     "host inet_client_addr inet_client_port inet_server_addr inet_server_port int4range int8range "
     "is_normalized isempty json_object json_populate_record json_populate_recordset "
-    "json_to_record json_to_recordset jsonb_object jsonb_path_exists jsonb_path_match "
-    "jsonb_path_query jsonb_path_query_array jsonb_path_query_first jsonb_populate_record "
-    "jsonb_populate_recordset jsonb_set_lax jsonb_to_record jsonb_to_recordset lastval lo_create "
+    "json_to_record json_to_recordset jsonb_object jsonb_populate_record "
+    "jsonb_populate_recordset jsonb_set_lax jsonb_to_record jsonb_to_recordset lo_create "
     "lo_get lo_put lo_unlink lower_inc make_timestamptz masklen netmask "
     "network normalize numrange parse_ident pg_advisory_lock pg_advisory_lock_shared "
     "pg_advisory_unlock pg_advisory_xact_lock pg_backend_pid pg_cancel_backend pg_column_size "
@@ -227,7 +238,6 @@ INSTEAD = {
         for name in ABSENT
         if "advisory" in name
     },
-    **{name: "use ->, #> and jsonb_array_elements" for name in ABSENT if "jsonb_path" in name},
     **{
         name: "use jsonb_array_elements and ->>"
         for name in ABSENT

@@ -46,6 +46,7 @@ from cairn.sql.functions import (
     words,
     zones,
 )
+from cairn.sql.functions.jsonpath import json_paths
 from cairn.sql.functions.numbers import strict, total
 from cairn.sql.functions.words import LABELS
 
@@ -255,7 +256,7 @@ def c_concat(*parts: str | None) -> str:
 _PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_", "h_", "x_")
 _MODULES = (
     *(numbers, number_formats, maths, texts, words, times, time_formats, zones),
-    *(json_values, splitting, spans, byte_strings),
+    *(json_values, json_paths, splitting, spans, byte_strings),
 )
 _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function

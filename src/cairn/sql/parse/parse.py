@@ -121,7 +121,9 @@ def query_text(found: list[Token], text: str, starts: dict[int, int] | None = No
         if starts is not None:
             starts[size] = index
         shown = token.text
-        if token.is_op("?") and not _is_key_operator(found, index):
+        if token.is_op("?") and not (
+            _is_key_operator(found, index) or (index and found[index - 1].is_op("@"))
+        ):
             marks += 1
             shown = f"${marks}"
         elif token.kind == "param":
@@ -156,8 +158,12 @@ def _is_bare(found: list[Token], index: int) -> bool:
 
 
 def _is_containment(found: list[Token], index: int) -> bool:
-    """`@>` or `<@`, whose signs the lexer tells one by one."""
+    """`@>`, `<@`, `@?` or `@@`, whose signs the lexer tells one by one."""
     here = found[index].start
+    for other, at in ((index - 1, here - 1), (index + 1, here + 1)):
+        is_near = 0 <= other < len(found) and found[other].start == at
+        if is_near and (found[other].is_op("@") or (other > index and found[other].is_op("?"))):
+            return True
     before = index > 0 and found[index - 1].is_op("<") and found[index - 1].start == here - 1
     after = index + 1 < len(found) and found[index + 1].is_op(">")
     return before or (after and found[index + 1].start == here + 1)

@@ -33,6 +33,7 @@ _LISTED: dict[str, tuple[str, ColumnType]] = {
     **{f"{kind}_array_elements": ("a_json_items", type_) for kind, type_ in _KINDS},
     **{f"{kind}_array_elements_text": ("a_json_texts", S) for kind in ("json", "jsonb")},
     **{f"{kind}_object_keys": ("a_json_keys", S) for kind in ("json", "jsonb")},
+    "jsonb_path_query": ("a_path_items", ColumnType.JSONB),
     **{f"{kind}_each": ("a_json_pairs", type_) for kind, type_ in _KINDS},
     **{f"{kind}_each_text": ("a_json_text_pairs", S) for kind in ("json", "jsonb")},
 }
@@ -156,6 +157,10 @@ def _listed(binder: Binder, name: str, args: list[Expr], position: int | None) -
     if type_ is S and not function.startswith("a_"):
         list_ = scalar(binder, function, args, position)
         return Unnest(((list_,),), (name,), (S,))
+    if name == "jsonb_path_query" and 2 <= len(args) <= 4 and args[0].type in (None, *JSON):
+        wanted = (ColumnType.ANY, S, ColumnType.ANY, B)
+        given = tuple(binder.coerce(arg, type_) for arg, type_ in zip(args, wanted, strict=False))
+        return Unnest(((folded(Call(ColumnType.STRINGS, function, given)),),), (name,), (type_,))
     if len(args) != 1 or args[0].type not in (None, *JSON):
         raise no_function(name, [arg.type for arg in args], position)
     list_ = folded(Call(ColumnType.STRINGS, function, (binder.coerce(args[0], ColumnType.ANY),)))

@@ -114,6 +114,19 @@ def _contains(scope: Scope, node: exp.Binary) -> Expr:
     return Call(B, "b_list_contains", tuple(scope.binder.coerce(each, type_) for each in sides))
 
 
+def _path_operator(scope: Scope, node: exp.Expr) -> Expr:
+    """`@?` and `@@`: the functions, which tell NULL where something is wrong with the data."""
+    if isinstance(node, exp.MatchAgainst):
+        sides, symbol, name = [node.expressions[0], node.this], "@@", "b_path_match"
+    else:
+        sides, symbol, name = [node.this, node.expression], "@?", "b_path_exists"
+    inner, path = (bind_expr(scope, each) for each in sides)
+    if inner.type not in JSON:
+        raise no_operator(symbol, inner.type, None, position=walk_position(node))
+    given = (inner, scope.binder.coerce(path, S), Const(ColumnType.ANY, "{}"), Const(B, 1))
+    return Call(B, name, given)
+
+
 def _has_keys(scope: Scope, node: exp.Binary) -> Expr:
     """`?`, `?|` and `?&`: keys of an object, texts of an array."""
     inner, symbol = bind_expr(scope, node.this), _KEYS[type(node)]
@@ -170,6 +183,8 @@ _MORE: dict[type[Any], Callable[[Scope, Any], Expr]] = {
     exp.ArrayContainedBy: _contains,
     exp.ArrayOverlaps: _overlaps,
     **dict.fromkeys(_KEYS, _has_keys),
+    exp.JSONBPathExists: _path_operator,
+    exp.MatchAgainst: _path_operator,
     **dict.fromkeys(_NO_TYPE, _untyped),
     exp.Concat: _two_strings,
     exp.SessionUser: lambda scope, _: scalar(scope.binder, "session_user", (), None),

@@ -1,0 +1,1 @@
+"""jsonpath: its text to a tree, and the tree over JSON."""
