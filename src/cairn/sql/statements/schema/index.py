@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from cairn.model.errors import (
     DuplicateColumn,
@@ -42,8 +42,7 @@ def find_index(catalog: Catalog, name: str) -> Index | None:
 
 
 def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatement:
-    if cursor.accept("concurrently"):
-        raise Unsupported("CREATE INDEX CONCURRENTLY is not supported", hint="leave the word out")
+    is_hurried = cursor.accept("concurrently")
     quiet = cursor.accept("if", "not", "exists")
     name = "" if cursor.looking_at("on") else cursor.name()
     cursor.expect("on")
@@ -62,6 +61,8 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
     if cursor.looking_at("where"):
         raise Unsupported("an index of some rows (WHERE) is not supported")
     tail = finish(cursor)
+    if is_hurried:
+        tail.notices.append("CONCURRENTLY is ignored: writes wait while the index is made")
     name = name or free_name(catalog, f"{table_name}_{'_'.join(columns)}_idx")
     tail.skipped = f'relation "{name}" already exists, skipping'
 
@@ -99,6 +100,40 @@ def _made(
             schema_version=schema_version,
         )
     )
+
+
+def table_indexes(
+    catalog: Catalog,
+    table: Table,
+    uniques: Sequence[tuple[str, list[str]]],
+    plain: Sequence[list[str]],
+) -> tuple[Index, ...]:
+    """Those of a new table: by name, or "", and columns; then the others by their columns.
+
+    A UNIQUE that repeats another is left out, as PostgreSQL does.
+    """
+    found: list[Index] = []
+
+    def add(name: str, columns: Sequence[str], is_unique: bool) -> None:
+        at, version = len(found) + 1, table.schema_version
+        found.append(Index(table.id, at, name, tuple(columns), is_unique, False, version))
+
+    def taken() -> set[str]:
+        return {index.name for index in found} | {table.key_name}
+
+    for name, columns in uniques:
+        ordered = unique_columns(table, columns)
+        if set(ordered) in (set(table.primary_key), *(set(index.columns) for index in found)):
+            continue
+        wanted = name or free_name(catalog, f"{table.name}_{'_'.join(columns)}_key", taken())
+        if wanted in taken() or find_index(catalog, wanted) is not None:
+            raise DuplicateObject(f'relation "{wanted}" already exists', sqlstate="42P07")
+        add(wanted, ordered, True)
+    for columns in plain:
+        add(free_name(catalog, f"{table.name}_{'_'.join(columns)}_idx", taken()), columns, False)
+    if len(found) >= MAX_INDEXES:
+        raise LimitExceeded(f"a table cannot have more than {MAX_INDEXES} indexes")
+    return tuple(found)
 
 
 def add_unique(

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from cairn.model.errors import (
     DuplicateColumn,
-    DuplicateObject,
     DuplicateTable,
     InvalidTableDefinition,
     InvalidText,
@@ -18,10 +17,7 @@ from cairn.model.errors import (
     UndefinedObject,
     Unsupported,
 )
-from cairn.model.log.ops import (
-    CreateTable,
-    Ddl,
-)
+from cairn.model.log.ops import CreateTable, Ddl
 from cairn.model.tables.catalog import ALL_OBJECTS, Catalog
 from cairn.model.tables.schema import (
     BUCKET_COLUMN,
@@ -30,7 +26,6 @@ from cairn.model.tables.schema import (
     Check,
     Column,
     Identity,
-    Index,
     Sharded,
     Table,
 )
@@ -38,9 +33,9 @@ from cairn.model.tables.temporary import only_temps
 from cairn.model.types.enums import EnumType
 from cairn.model.types.sizes import checked_sizes
 from cairn.model.types.values import LISTS, ColumnType
+from cairn.sql.plans import Right
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import (
-    MAX_INDEXES,
     MAX_TABLES,
     DdlStatement,
     Tail,
@@ -57,7 +52,8 @@ from cairn.sql.statements.schema.foreign_keys import (
     read_references,
     with_keys,
 )
-from cairn.sql.statements.schema.index import find_index, free_name, unique_columns
+from cairn.sql.statements.schema.index import table_indexes
+from cairn.sql.statements.schema.like import read_like
 from cairn.sql.statements.schema.temporary import check_temp, on_commit
 from cairn.sql.typing_rules import plain, type_word
 
@@ -74,6 +70,7 @@ class Definition:
     checks: list[tuple[str, str]] = field(default_factory=list)  # name, or "", and text
     references: list[Reference] = field(default_factory=list)
     uniques: list[tuple[str, list[str]]] = field(default_factory=list)  # name, or "", and columns
+    indexes: list[list[str]] = field(default_factory=list)  # columns: LIKE takes them over
 
 
 _NO_SIZES: tuple[int, ...] = ()
@@ -214,24 +211,6 @@ def _read_unique(cursor: Cursor, definition: Definition) -> bool:
     return True
 
 
-def _uniques(catalog: Catalog, table: Table, definition: Definition) -> tuple[Index, ...]:
-    """An index for each UNIQUE; one that repeats another is left out, as PostgreSQL does."""
-    found: list[Index] = []
-    for name, columns in definition.uniques:
-        ordered = tuple(unique_columns(table, columns))
-        if set(ordered) in (set(table.primary_key), *(set(index.columns) for index in found)):
-            continue
-        taken = {index.name for index in found} | {table.key_name}
-        wanted = name or free_name(catalog, f"{table.name}_{'_'.join(columns)}_key", taken)
-        if wanted in taken or find_index(catalog, wanted) is not None:
-            raise DuplicateObject(f'relation "{wanted}" already exists', sqlstate="42P07")
-        made = Index(table.id, len(found) + 1, wanted, ordered, True, False, table.schema_version)
-        found.append(made)
-    if len(found) >= MAX_INDEXES:
-        raise LimitExceeded(f"a table cannot have more than {MAX_INDEXES} indexes")
-    return tuple(found)
-
-
 def _identity(cursor: Cursor, name: str, type_: ColumnType) -> Identity:
     """What follows GENERATED: {ALWAYS | BY DEFAULT} AS IDENTITY [(START [WITH] n)]."""
     always = cursor.accept("always")
@@ -276,6 +255,7 @@ def create_table(
     definition, tail = Definition(types=catalog.types, is_temp=is_temp), Tail()
     if is_temp:
         tail.temp = "preserve"
+    patterns: list[Right] = []
     cursor.expect_op("(")
     while True:
         _key_name(cursor, name, tail)
@@ -287,8 +267,10 @@ def create_table(
             pass
         elif reference := read_foreign_key(cursor):
             definition.references.append(reference)
-        elif word := cursor.accept_one("constraint", "like"):
-            raise Unsupported(f"{word.upper()} in CREATE TABLE is not supported")
+        elif cursor.accept("like"):
+            patterns.append(read_like(cursor, catalog, definition))
+        elif cursor.accept("constraint"):
+            raise Unsupported("CONSTRAINT in CREATE TABLE is not supported")
         else:
             definition.columns.append(read_column(cursor, definition))
         if not cursor.accept_op(","):
@@ -324,7 +306,12 @@ def create_table(
     if is_temp:
         catalog = only_temps(catalog)
     draft = Table(0, name, columns, key, sharding)
-    with_keys(catalog, draft, _uniques(catalog, draft, definition), definition.references)
+    with_keys(
+        catalog,
+        draft,
+        table_indexes(catalog, draft, definition.uniques, definition.indexes),
+        definition.references,
+    )
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         if name in now.tables:
@@ -347,12 +334,13 @@ def create_table(
             owner=user_id,
             checks=checks,
         )
-        uniques = _uniques(now, table, definition)
+        uniques = table_indexes(now, table, definition.uniques, definition.indexes)
         return CreateTable(with_keys(now, table, uniques, definition.references), uniques)
 
     # A temporary one harms nobody: every user has the right to it.
-    rights = () if is_temp else (("create", "table", ALL_OBJECTS, name),)
-    return DdlStatement("CREATE TABLE", tail.plan(build), rights)
+    if not is_temp:
+        patterns.append(("create", "table", ALL_OBJECTS, name))
+    return DdlStatement("CREATE TABLE", tail.plan(build), tuple(patterns))
 
 
 def _hide_key(name: str, definition: Definition, start: int, tail: Tail) -> None:
