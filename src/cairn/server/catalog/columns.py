@@ -9,11 +9,13 @@ from sqlglot import exp
 from cairn.model.types.values import LISTS, ColumnType
 from cairn.server.catalog import privileges
 from cairn.server.catalog.schema import LIVE, TABLES
+from cairn.server.catalog.sizes import OF_ALL, SIZES
 from cairn.sql.parse.naming import column_name
 
 INTEGERS = {"oid", "int", "integer", "int2", "int4", "int8", "bigint", "smallint", "xid"}
 _NUMBER_FUNCTIONS = {
     *("array_length", "array_upper", "length", "char_length", "row_number", "pg_backend_pid"),
+    *(*SIZES, OF_ALL),
 }
 _ENDS = (  # in `pg_schema.TABLES`
     (":i", ColumnType.INTEGER),

@@ -22,6 +22,7 @@ from cairn.server.catalog.foreign_keys import definition as definition_of_key
 from cairn.server.catalog.privileges import Privileges
 from cairn.server.catalog.schema import DATABASE, TABLES, TEMP_SCHEMA, TYPES
 from cairn.server.catalog.sequences import sequences
+from cairn.server.catalog.sizes import pretty
 from cairn.server.catalog.tables import (
     about,
     all_indexes,
@@ -51,8 +52,7 @@ _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_$]*")
 _NOTHING = (
     "pg_get_triggerdef pg_get_partkeydef "
     "pg_get_statisticsobjdef_columns pg_tablespace_location "
-    "shobj_description pg_get_function_result pg_get_function_arguments pg_relation_size "
-    "pg_table_size pg_total_relation_size pg_database_size pg_size_pretty inet_server_addr "
+    "shobj_description pg_get_function_result pg_get_function_arguments inet_server_addr "
     "pg_get_function_identity_arguments pg_get_function_sqlbody "
     "pg_get_functiondef pg_options_to_table pg_stat_get_numscans pg_get_statisticsobjdef "
     "pg_describe_object pg_last_wal_receive_lsn pg_last_wal_replay_lsn "
@@ -195,6 +195,7 @@ class Functions:
             "pg_get_constraintdef": self._constraint,
             "pg_get_serial_sequence": self._serial_sequence,
             "pg_get_viewdef": self._view_text,
+            "pg_size_pretty": pretty,
             "obj_description": lambda oid, *_: (
                 about(self._tables[oid]) if oid in self._tables else None
             ),

@@ -37,6 +37,7 @@ from cairn.server.catalog import privileges
 from cairn.server.catalog import schema as pg_schema
 from cairn.server.catalog import tables as pg_tables
 from cairn.server.catalog.functions import Functions, items
+from cairn.server.catalog.sizes import OF_ALL, SIZES
 from cairn.server.live_tables import LiveTables
 from cairn.sql.parse.lexer import Token, tokens
 from cairn.sql.plans import CatalogRead, OutColumn, Prepared
@@ -62,7 +63,9 @@ _LOOKUPS = (
     *("pg_is_in_recovery", "pg_is_wal_replay_paused", "pg_is_in_backup"),
     *("pg_postmaster_start_time", "pg_conf_load_time", "pg_last_xact_replay_timestamp"),
     *("pg_last_wal_receive_lsn", "pg_last_wal_replay_lsn", *privileges.NAMES),
+    *("pg_get_serial_sequence", "pg_size_pretty", *SIZES, OF_ALL),
 )
+_NUMBERS = ("nextval", "currval", "setval")
 _MISSING = re.compile(r"no such (table|column|function): (.+)")
 _DECLARED = {
     "INTEGER": ColumnType.INTEGER,
@@ -88,7 +91,7 @@ def is_catalog_query(text: bytes) -> bool:
         return False
     sources = [at for at, token in enumerate(found) if token.is_word("from", "join")]
     if not sources:  # `SELECT 't'::regclass::oid`
-        if any(token.is_word("nextval", "currval") for token in found):  # nextval('s'::regclass)
+        if any(token.is_word(*_NUMBERS) for token in found):  # nextval('s'::regclass)
             return False
         return any(token.is_word(*_LOOKUPS) for token in found)
     return any(_names_catalog(found[at + 1 : at + 4]) for at in sources)

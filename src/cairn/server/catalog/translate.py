@@ -10,6 +10,7 @@ from cairn.model.errors import UndefinedTable, Unsupported
 from cairn.server.catalog.columns import INTEGERS, type_name
 from cairn.server.catalog.laterals import tie_functions
 from cairn.server.catalog.schema import TABLES
+from cairn.server.catalog.sizes import OF_ALL, SIZES, STATS
 from cairn.sql.parse.dialect import walk_position
 
 _REGEXPS = {"~": "regexp", "~*": "iregexp"}
@@ -163,7 +164,7 @@ def _dot(node: exp.Dot) -> exp.Expr:
     inner = node.expression
     if isinstance(node.parent, exp.DataType):
         return node  # `x::pg_catalog.text`
-    if isinstance(inner, (exp.Anonymous, exp.Func)):
+    if isinstance(inner, (exp.Anonymous, exp.Func, exp.Subquery)):
         return inner
     whole = node.this.this if isinstance(node.this, exp.Paren) else None
     if isinstance(whole, exp.Anonymous) and whole.this == _EXPANDED and inner.name in ("x", "n"):
@@ -221,7 +222,24 @@ def _cast(node: exp.Cast) -> exp.Expr:
     return exp.Paren(this=inner)
 
 
+def _size_query(name: str, args: list[exp.Expr]) -> exp.Expr | None:
+    """In place of such a function; NULL for what has no rows of its own, and for what the asker
+    may not read. None: it is another function."""
+    if name == OF_ALL:
+        return exp.select("sum(bytes + index_bytes)").from_(STATS).subquery()
+    if name not in SIZES or not args:
+        return None
+    # Not of the table itself: in that the word `oid` would mean its own rows.
+    sums = exp.select("table_id AS of_table", f"sum({SIZES[name]}) AS size").from_(STATS)
+    asked = exp.Anonymous(this="pg_regclass", expressions=[args[0]])
+    found = exp.select("size").from_(sums.group_by("table_id").subquery("sizes"))
+    return found.where(exp.EQ(this=exp.column("of_table"), expression=asked)).subquery()
+
+
 def _anonymous(node: exp.Anonymous) -> exp.Expr:
+    size = _size_query(str(node.this).lower(), node.expressions)
+    if size is not None:
+        return size
     if str(node.this).upper() != "ARRAY" or len(node.expressions) != 1:
         return node
     query = node.expressions[0]
