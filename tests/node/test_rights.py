@@ -236,6 +236,8 @@ ELSEWHERE = {
     plans.NumbersPlan: "WRITE: tests/server/test_identity.py",
     plans.CatalogRead: "everybody's",
     plans.EmptyPlan: "nothing",
+    plans.TempRead: "a session's own, and the tables beside it: tests/server/test_temp_tables.py",
+    plans.TempWrite: "likewise",
     plans.KeyedWrite: "as ScatterWrite: which of them it is depends on the columns",
 }
 

@@ -330,3 +330,35 @@ def test_rows_that_were_copied_in_are_put_into_a_table_in_one_block(
         assert rows(other, f"SELECT id, v FROM {name} ORDER BY id") == [(1, "old"), (5, "five")]
     finally:
         cluster["i1"].sql(f"DROP TABLE {name}")
+
+
+def test_beside_a_temporary_table_rights_are_those_of_always(
+    cluster: Cluster, one: Connection, name: str
+) -> None:
+    """Everybody may make one; that gives no right to what it is joined with or filled from."""
+    one.execute("CREATE USER tt_guest WITH PASSWORD 'Very-l0ng-word'")
+    port = cluster["i1"].pg_port
+    dsn = f"postgresql://tt_guest:Very-l0ng-word@127.0.0.1:{port}/cairn"
+    try:
+        with psycopg.connect(dsn, autocommit=True) as guest:
+            guest.execute("CREATE TEMP TABLE mine (id int PRIMARY KEY, v text)")
+            guest.execute("INSERT INTO mine VALUES (1, 'x'), (2, 'y')")
+            for text in (
+                f"SELECT * FROM mine JOIN {name} USING (id)",
+                f"SELECT id FROM mine WHERE EXISTS (SELECT 1 FROM {name} t WHERE t.id = mine.id)",
+                f"INSERT INTO mine SELECT id + 10, v FROM {name}",
+                f"INSERT INTO {name} SELECT id + 10, v FROM mine",
+                f"UPDATE mine SET v = t.v FROM {name} t WHERE t.id = mine.id",
+                f"DELETE FROM mine USING {name} t WHERE t.id = mine.id",
+                f"CREATE TEMP TABLE more AS SELECT * FROM {name}",
+                f"MERGE INTO mine USING {name} t ON t.id = mine.id WHEN MATCHED THEN DELETE",
+            ):
+                assert refused(guest, text) == "42501", text
+            one.execute(f"GRANT SELECT ON {name} TO tt_guest")
+            assert len(rows(guest, f"SELECT * FROM mine JOIN {name} USING (id)")) == 2
+            assert rows(guest, "SELECT * FROM mine ORDER BY id") == [(1, "x"), (2, "y")]
+            guest.execute(f"CREATE TEMP TABLE {name} (id int PRIMARY KEY)")  # hides the other one
+            assert rows(guest, f"SELECT * FROM {name}") == []
+            assert refused(guest, f"INSERT INTO public.{name} VALUES (9, 'z')") == "42501"
+    finally:
+        one.execute("DROP USER tt_guest")

@@ -45,6 +45,8 @@ class AclPlan:
     object_type: str | None = None
     object_name: str | None = None  # None: all objects of the type
     grantee: str | None = None
+    every: str = ""  # "tables" or "sequences": all that there are, at its position
+    also: tuple[AclPlan, ...] = ()  # the same for other objects and grantees
     timeout: float | None = None
     wait_applied: Literal["globally", "locally"] = "globally"
 

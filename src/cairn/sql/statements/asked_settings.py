@@ -5,7 +5,7 @@ from __future__ import annotations
 from cairn.sql.parse.lexer import Token
 from cairn.sql.plans import AskedSetting, SessionPlan
 from cairn.sql.statements.cursor import Cursor
-from cairn.sql.statements.other import OtherStatement
+from cairn.sql.statements.schema.common import OtherStatement
 
 _MOST_TOKENS = 200  # of a longer text all would be looked at for nothing
 _NAMES = ("current_setting", "set_config")

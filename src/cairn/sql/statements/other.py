@@ -1,27 +1,20 @@
-"""Users and rights, settings, and what only the session does, read from tokens."""
+"""Settings, and what only the session does, read from tokens. Users and rights: `access`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from cairn.model.errors import CairnError, SyntaxProblem, UndefinedTable, Unsupported
-from cairn.model.tables.catalog import WRITES, Catalog
-from cairn.sql.plans import AclPlan, AlterSystemPlan, Right, SessionPlan
+from cairn.model.errors import CairnError, UndefinedTable, Unsupported
+from cairn.model.tables.catalog import Catalog
+from cairn.sql.plans import AlterSystemPlan, SessionPlan
+from cairn.sql.statements.access.rights import grant, revoke
+from cairn.sql.statements.access.users import (
+    alter_user,
+    create_role,
+    create_user,
+    drop_role,
+    drop_user,
+)
 from cairn.sql.statements.cursor import Cursor
-from cairn.sql.statements.schema.common import Tail, finish, read_tail
-
-PRIVILEGES = ("read", "write", *WRITES, "execute", "login", "create", "drop", "alter")
-_AS_PRIVILEGE = {"select": "read"}
-_ALL = ("read", "write", "create", "alter", "drop")
-_METHODS = ("md5", "chap-sha1", "scram-sha256", "scram-sha-256")
-
-
-@dataclass(frozen=True)
-class OtherStatement:
-    tag: str
-    plan: AclPlan | AlterSystemPlan | SessionPlan
-    rights: tuple[Right, ...] = ()
-    columns: tuple[str, ...] = field(default=())
+from cairn.sql.statements.schema.common import OtherStatement, Tail, read_tail
 
 
 def parse_other(cursor: Cursor, catalog: Catalog) -> OtherStatement | None:
@@ -29,175 +22,6 @@ def parse_other(cursor: Cursor, catalog: Catalog) -> OtherStatement | None:
         if cursor.accept(*words):
             return handler(cursor, catalog)
     return None
-
-
-# --- users and roles ------------------------------------------------------------------------------
-
-
-def _acl(tag: str, cursor: Cursor, plan: AclPlan) -> OtherStatement:
-    """Whether it is allowed is asked where its names are looked up (`node/access`)."""
-    from dataclasses import replace
-
-    tail = finish(cursor)
-    return OtherStatement(tag, replace(plan, timeout=tail.timeout, wait_applied=tail.wait))
-
-
-def _password(cursor: Cursor) -> tuple[str, str | None]:
-    password = cursor.string()
-    method = None
-    if cursor.accept("using"):
-        method = cursor.take().value
-        while cursor.accept_op("-"):
-            method += "-" + cursor.take().value
-        if method == "ldap":
-            raise Unsupported("LDAP is not supported")
-        if method not in _METHODS:
-            raise SyntaxProblem(f"unknown authentication method {method}")
-    return password, method
-
-
-def _create_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    quiet = cursor.accept("if", "not", "exists")
-    name = cursor.name()
-    cursor.accept("with")
-    if cursor.accept("using"):
-        raise Unsupported(f"{cursor.take().value.upper()} users are not supported")
-    cursor.expect("password")
-    password, method = _password(cursor)
-    plan = AclPlan("create_user", name, password, method, if_exists=quiet)
-    return _acl("CREATE ROLE", cursor, plan)
-
-
-def _alter_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    name = cursor.name()
-    cursor.accept("with")
-    if cursor.accept("rename", "to"):
-        plan = AclPlan("alter_user", name, new_name=cursor.name())
-    elif cursor.accept("login"):
-        plan = AclPlan("alter_user", name, login=True)
-    elif cursor.accept("nologin"):
-        plan = AclPlan("alter_user", name, login=False)
-    else:
-        cursor.expect("password")
-        password, method = _password(cursor)
-        plan = AclPlan("alter_user", name, password, method)
-    return _acl("ALTER ROLE", cursor, plan)
-
-
-def _drop_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    quiet = cursor.accept("if", "exists")
-    name = cursor.name()
-    return _acl("DROP ROLE", cursor, AclPlan("drop_user", name, if_exists=quiet))
-
-
-def _create_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    quiet = cursor.accept("if", "not", "exists")
-    name = cursor.name()
-    cursor.accept("with")
-    while cursor.accept_one("nologin", "inherit", "nosuperuser", "nocreatedb", "nocreaterole"):
-        pass  # all roles are so
-    if cursor.looking_at("login"):
-        raise Unsupported("a role cannot log in", hint="CREATE USER … WITH PASSWORD '…'")
-    return _acl("CREATE ROLE", cursor, AclPlan("create_role", name, if_exists=quiet))
-
-
-def _drop_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    quiet = cursor.accept("if", "exists")
-    name = cursor.name()
-    return _acl("DROP ROLE", cursor, AclPlan("drop_role", name, if_exists=quiet))
-
-
-def _grant(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    return _rights(cursor, catalog, "grant", "to")
-
-
-def _revoke(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    return _rights(cursor, catalog, "revoke", "from")
-
-
-def _rights(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherStatement:
-    """`GRANT READ ON TABLE t TO u`, `GRANT CREATE TABLE TO u`, `GRANT role TO u`."""
-    following, first = cursor.peek(1), cursor.peek()
-    is_login = first is not None and first.is_word("login")  # a right, though it stands alone
-    if following is not None and following.is_word(link) and not is_login:
-        role = cursor.name()
-        cursor.expect(link)
-        plan = AclPlan(
-            action + "_role",
-            object_type="role",
-            object_name=role,
-            privilege="execute",
-            grantee=cursor.name(),
-        )
-        return _acl(f"{action.upper()} ROLE", cursor, plan)
-    if is_login:
-        return _login(cursor, catalog, action, link)
-    privilege, *more = _privileges(cursor)
-    object_type: str | None
-    object_name: str | None = None
-    if cursor.accept("on"):
-        if cursor.looking_at("all"):
-            raise Unsupported(
-                f"{action.upper()} ON ALL TABLES is not supported",
-                hint=f"{action.upper()} READ TABLE {link.upper()} … is for every table",
-            )
-        kind = cursor.accept_one("table", "user", "role", "procedure", "sequence") or "table"
-        if "usage" in (privilege, *more):
-            if kind != "sequence":
-                raise CairnError(f"invalid privilege type USAGE for {kind}", sqlstate="0LP01")
-            # Taking numbers changes a sequence: it is the same right here.
-            privilege, *more = dict.fromkeys(
-                "update" if each == "usage" else each for each in (privilege, *more)
-            )
-        object_type = "table" if kind == "sequence" else kind
-        object_name = cursor.name()
-    else:
-        object_type = cursor.accept_one("table", "user", "role", "procedure")
-        if object_type is None:
-            raise cursor.error()
-    if object_type == "procedure" and cursor.looking_at_op("("):
-        cursor.skip_parens()  # a name has one procedure: its types say no more
-    for each in (privilege, *more):
-        if each in WRITES and object_type != "table":
-            raise CairnError(
-                f"invalid privilege type {each.upper()} for {object_type}", sqlstate="0LP01"
-            )
-    cursor.expect(link)
-    plan = AclPlan(
-        action,
-        privilege=privilege,
-        more=tuple(more),
-        object_type=object_type,
-        object_name=object_name,
-        grantee=cursor.name(),
-    )
-    return _acl(action.upper(), cursor, plan)
-
-
-def _privileges(cursor: Cursor) -> list[str]:
-    """`SELECT, INSERT` or `ALL [PRIVILEGES]`, in our words and each once."""
-    if cursor.accept("all"):
-        cursor.accept("privileges")
-        return list(_ALL)
-    found: list[str] = []
-    while True:
-        word = cursor.take().value
-        privilege = _AS_PRIVILEGE.get(word, word)
-        if privilege not in (*PRIVILEGES, "usage"):
-            cursor.at -= 1
-            raise cursor.error()
-        found.append(privilege)
-        if not cursor.accept_op(","):
-            return list(dict.fromkeys(found))
-
-
-def _login(cursor: Cursor, catalog: Catalog, action: str, link: str) -> OtherStatement:
-    """`GRANT LOGIN TO u` is `ALTER USER u WITH LOGIN` in other words."""
-    cursor.expect("login")
-    cursor.expect(link)
-    name = cursor.name()
-    plan = AclPlan("alter_user", name, login=action == "grant")
-    return _acl(action.upper(), cursor, plan)
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -476,13 +300,13 @@ def _comment(cursor: Cursor, catalog: Catalog) -> OtherStatement:
 
 _HANDLERS = (
     (("comment", "on"), _comment),
-    (("create", "user"), _create_user),
-    (("alter", "user"), _alter_user),
-    (("drop", "user"), _drop_user),
-    (("create", "role"), _create_role),
-    (("drop", "role"), _drop_role),
-    (("grant",), _grant),
-    (("revoke",), _revoke),
+    (("create", "user"), create_user),
+    (("alter", "user"), alter_user),
+    (("drop", "user"), drop_user),
+    (("create", "role"), create_role),
+    (("drop", "role"), drop_role),
+    (("grant",), grant),
+    (("revoke",), revoke),
     (("alter", "system", "set"), _alter_system_set),
     (("alter", "system", "reset"), _alter_system_reset),
     (("set",), _set),

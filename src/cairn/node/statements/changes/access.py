@@ -81,8 +81,28 @@ def _user(catalog: Catalog, name: str | None, kind: str | None = None) -> User:
 
 def check_access(plan: AclPlan, catalog: Catalog, user: int) -> None:
     """May this user run the statement? Asked at the position at which its names are looked up."""
-    if catalog.is_super(user):
-        return
+    if not catalog.is_super(user):
+        for each in _parts(plan, catalog):
+            _check_part(each, catalog, user)
+
+
+def _parts(plan: AclPlan, catalog: Catalog) -> list[AclPlan]:
+    """One for each object that it names, and for each grantee."""
+    found: list[AclPlan] = []
+    for each in (replace(plan, also=()), *plan.also):
+        if not each.every:
+            found.append(each)
+            continue
+        is_sequence = each.every == "sequences"
+        found += [
+            replace(each, object_name=table.name, every="")
+            for table in catalog.tables.values()
+            if not table.is_system and table.is_sequence == is_sequence
+        ]
+    return found
+
+
+def _check_part(plan: AclPlan, catalog: Catalog, user: int) -> None:
     match plan.action:
         case "create_user" | "create_role" as action:
             kind = action.removeprefix("create_")
@@ -141,7 +161,6 @@ def access_ops(
         case "drop_user" | "drop_role":
             return _drop(plan, catalog)
         case "grant" | "grant_role":
-            _check_no_circle(plan, catalog)
             return tuple(
                 ops.Insert(system.PICO_PRIVILEGE.id, rows.privilege_row(right, grantor))
                 for right in _rights(plan, catalog)
@@ -279,10 +298,13 @@ def _drop(plan: AclPlan, catalog: Catalog) -> tuple[ops.Dml, ...]:
 
 
 def _rights(plan: AclPlan, catalog: Catalog) -> list[Privilege]:
-    return [
-        _right(replace(plan, privilege=privilege), catalog)
-        for privilege in (plan.privilege, *plan.more)
-    ]
+    """Each once, though an object or a grantee may be named twice."""
+    found: dict[Privilege, None] = {}
+    for part in _parts(plan, catalog):
+        _check_no_circle(part, catalog)
+        for privilege in (part.privilege, *part.more):
+            found[_right(replace(part, privilege=privilege), catalog)] = None
+    return list(found)
 
 
 def _right(plan: AclPlan, catalog: Catalog) -> Privilege:

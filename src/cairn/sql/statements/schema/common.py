@@ -19,7 +19,7 @@ from cairn.model.log.ops import (
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
 from cairn.sql.change_plans import OnCommit
-from cairn.sql.plans import DdlPlan, Right
+from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan, Right, SessionPlan
 from cairn.sql.statements.cursor import Cursor
 
 MAX_TABLES, MAX_INDEXES = 65000, 128
@@ -52,6 +52,14 @@ class DdlStatement:
     plan: DdlPlan
     rights: tuple[Right, ...]
     tables: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OtherStatement:
+    tag: str
+    plan: AclPlan | AlterSystemPlan | SessionPlan
+    rights: tuple[Right, ...] = ()
+    columns: tuple[str, ...] = field(default=())
 
 
 @dataclass

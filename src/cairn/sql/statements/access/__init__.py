@@ -1,0 +1,1 @@
+"""Statements about users, roles and their rights, read from tokens."""
