@@ -71,6 +71,13 @@ MUTANTS = tuple(
             EPOCHS + "whoever_waits_for_a_majority_is_not_answered_by_a_record_of_another_epoch",
         ),
         (
+            *("14", "a change forgets that its table was to be emptied", DATA_PLANE),
+            "    truncate = _is_to_be_emptied(table, local)\n",
+            "    truncate = False\n",
+            SCHEMA
+            + "a_master_that_was_away_when_a_table_was_emptied_empties_it_at_the_next_change",
+        ),
+        (
             *("23", "two full copies at once write one file", "node/rows/copies.py"),
             *("if self._taken is not target:", "if False:"),
             EPOCHS + "of_two_copies_at_once_only_the_later_one_counts",

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from cairn.model.log import ops
 from cairn.model.rpc import ReadRequest, WriteRequest
-from cairn.model.tables.schema import Column
+from cairn.model.tables.schema import Column, Index
 from cairn.model.types.values import ColumnType
+from cairn.node.rows.data_plane import DataPlane
 from cairn.sim.cluster.loads.load import _SCHEMA as SCHEMA
 from cairn.sim.cluster.loads.load import COUNT, TABLE
 from cairn.sim.cluster.node import SimNode
@@ -18,13 +21,14 @@ from tests.sim_cluster.test_sync_answers import follow_nobody
 
 APPLY_S = 30.0  # `ddl_apply_timeout`
 
+ADDED = ops.AddColumns(TABLE.id, "t", (Column("n", ColumnType.INTEGER),))
 
-async def prepare(scene: Triple) -> None:
-    """ALTER TABLE t ADD COLUMN n INTEGER, up to the entry that begins it."""
+
+async def prepare(scene: Triple, change: ops.Ddl = ADDED) -> None:
+    """A schema change, up to the entry that begins it."""
     leader = inside(scene.leader)
     version = int(leader.state.cluster.properties["next_schema_version"])
-    added = ops.AddColumns(TABLE.id, "t", (Column("n", ColumnType.INTEGER),))
-    op = ops.DdlPrepare(version, added)
+    op = ops.DdlPrepare(version, change)
     await in_process(
         scene.leader, lambda: leader.proposer.cas(op, leader.proposer.predicate(SCHEMA))
     )
@@ -119,3 +123,30 @@ def test_a_change_that_is_aborted_while_it_is_made_is_undone() -> None:
         await usable(scene, scene.master)
 
     played("async", script)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [ADDED, ops.CreateIndex(Index(TABLE.id, 2, "t_b", ("b",)))],
+    ids=["a column", "an index"],
+)
+def test_a_master_that_was_away_when_a_table_was_emptied_empties_it_at_the_next_change(
+    change: ops.Ddl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It died between the commit of a TRUNCATE and its own part of it; the change that came before
+    it was back gave the table a version behind the TRUNCATE's, and the rows stayed."""
+
+    async def script(scene: Triple) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(DataPlane, "reconcile", lambda self: None)
+            await prepare(scene, ops.TruncateTable(TABLE.id, "t"))
+            await scene.world.until(
+                lambda: has_ended(scene.leader) and has_ended(scene.master), "the TRUNCATE", 60.0
+            )
+        assert scene.load.rows_of(scene.master)
+        await prepare(scene, change)
+        await scene.world.until(lambda: has_ended(scene.master), "the change", 60.0)
+        for node in (scene.master, scene.third):
+            await scene.world.until(lambda n=node: not scene.load.rows_of(n), "no rows", 10.0)
+
+    played("sync", script)

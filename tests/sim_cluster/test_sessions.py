@@ -30,6 +30,7 @@ def test_rows_by_their_keys_are_told_right_over_sessions(kind: str) -> None:
     check_ways(trial.registers)
 
 
+@pytest.mark.slow
 def test_so_they_are_where_a_majority_has_to_have_them() -> None:
     assert failure("readers", "sync") is None
 
@@ -78,6 +79,7 @@ def test_a_lane_that_skips_a_question_is_found(monkeypatch: Patch, skips: str, k
     assert found is not None and "no order explains it" in found
 
 
+@pytest.mark.slow
 def test_a_lane_that_asks_all_of_them_is_fine(monkeypatch: Patch) -> None:
     monkeypatch.setattr(Executor, "answer", a_lane_that("nothing"))
     assert failure("readers") is None

@@ -274,7 +274,7 @@ class DataPlane:
         if pending is None or pending.schema_version != version:
             raise NotInPrerequisiteState("there is no such pending schema change here")
         self.store.check_master()
-        shape = shape_after(pending, self._state.catalog)
+        shape = shape_after(pending, self._state.catalog, self.store.tables)
         if shape is not None:
             self._reshape(shape, self._check_rows)
 
@@ -426,24 +426,25 @@ def _refusal(problem: apsw.Error) -> CairnError:
     return CairnError(f"{type(problem).__name__}: {problem}")
 
 
-def shape_after(pending: ops.DdlPrepare, catalog: Catalog) -> Shape | None:
+def shape_after(pending: ops.DdlPrepare, catalog: Catalog, local: dict[int, Table]) -> Shape | None:
     """How the table looks once the change is made; None when only its end changes anything."""
     table = catalog.table_by_id(ops.table_of(pending.ddl))
     if table is None or table.is_global:
         return None
     indexes = catalog.indexes.get(table.id, ())
+    truncate = _is_to_be_emptied(table, local)
     want = msgspec.structs.replace(table, schema_version=pending.schema_version, operable=True)
     match pending.ddl:
         case ops.AddColumns(columns=columns):
             wider = msgspec.structs.replace(want, columns=table.columns + as_added(columns))
-            return Shape(table.id, wider, indexes)
+            return Shape(table.id, wider, indexes, truncate)
         case ops.AlterTable(table=altered, indexes=left):
             wanted = msgspec.structs.replace(
                 altered, schema_version=pending.schema_version, operable=True
             )
-            return Shape(table.id, wanted, left)
+            return Shape(table.id, wanted, left, truncate)
         case ops.CreateTable() | ops.CreateIndex():
-            return Shape(table.id, want, indexes)  # prepared indexes are among them
+            return Shape(table.id, want, indexes, truncate)  # prepared indexes are among them
         case _:
             return None
 
@@ -456,12 +457,16 @@ def wanted_shapes(catalog: Catalog, local: dict[int, Table]) -> list[Shape]:
         if table.is_global:
             continue
         known.add(table.id)
-        have = local.get(table.id)
         indexes = tuple(index for index in catalog.indexes.get(table.id, ()) if index.operable)
-        truncate = have is not None and table.truncated_at > have.schema_version
-        found.append(Shape(table.id, table, indexes, truncate))
+        found.append(Shape(table.id, table, indexes, _is_to_be_emptied(table, local)))
     found += [Shape(table_id, None) for table_id in local if table_id not in known]
     return found
+
+
+def _is_to_be_emptied(table: Table, local: dict[int, Table]) -> bool:
+    """A TRUNCATE was committed that was not made here: with the next version nobody would know."""
+    have = local.get(table.id)
+    return have is not None and table.truncated_at > have.schema_version
 
 
 def _lacking(vclock: Vclock, reach: Vclock) -> str:
