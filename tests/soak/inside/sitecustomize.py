@@ -15,6 +15,7 @@ import sys
 import time
 import tracemalloc
 from collections import Counter
+from types import FunctionType
 from typing import Any
 
 _PLACE = os.environ.get("CAIRN_SOAK", "")
@@ -58,7 +59,12 @@ def _types(asked: dict[str, Any]) -> dict[str, int]:
     """How many objects there are of each type. What boot made is frozen, and not among them."""
     gc.collect()
     counts = Counter(type(each) for each in gc.get_objects())
-    return {f"{kind.__module__}.{kind.__qualname__}": n for kind, n in counts.items()}
+    told = {f"{kind.__module__}.{kind.__qualname__}": n for kind, n in counts.items()}
+    for each in gc.get_objects():
+        if type(each) is FunctionType:
+            name = f"function {each.__module__}.{each.__qualname__}"
+            told[name] = told.get(name, 0) + 1
+    return told
 
 
 def _bound(asked: dict[str, Any]) -> None:
