@@ -67,6 +67,16 @@ def _types(asked: dict[str, Any]) -> dict[str, int]:
     return told
 
 
+def _patiently(call: Any, *arguments: Any) -> None:
+    """A connection may be used by another thread."""
+    for _ in range(500):
+        try:
+            call(*arguments)
+            return
+        except sys.modules["apsw"].ThreadingViolationError:
+            time.sleep(0.01)
+
+
 def _bound(asked: dict[str, Any]) -> None:
     """Smaller caches, so that they are full after minutes."""
     for name, value in asked["values"].items():
@@ -74,9 +84,10 @@ def _bound(asked: dict[str, Any]) -> None:
         assert hasattr(sys.modules[module], attribute), name
         setattr(sys.modules[module], attribute, value)
     for each in sys.modules["apsw"].connections():
-        guard, each.authorizer = each.authorizer, None
-        each.pragma("cache_size", -asked["pages_kib"])
-        each.authorizer = guard
+        guard = each.authorizer
+        _patiently(setattr, each, "authorizer", None)
+        _patiently(each.pragma, "cache_size", -asked["pages_kib"])
+        _patiently(setattr, each, "authorizer", guard)
 
 
 _seen: tracemalloc.Snapshot | None = None
