@@ -17,7 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.harness import Cluster
+from tests.cluster.harness import Cluster, Node
+from tests.fuzz.target import BUG
 from tests.soak.judge import ALLOWED_MB, settled, slope, verdict
 from tests.soak.kinds import KINDS, TABLES, Load
 from tests.soak.looking import Inside, environment
@@ -113,6 +114,13 @@ class Run:
         return [(minute, found[pick] / MB) for minute, found in self.samples[name]]
 
 
+def story(node: Node) -> str:
+    """What the log says of the first mistake of the instance's own."""
+    said = node.log()
+    at = said.find(BUG)
+    return said[at - 30 : at + 4000] if at >= 0 else ""
+
+
 def _line(name: str, minute: float, found: dict[str, Any], done: int) -> str:
     malloc = found["malloc"]
     return (
@@ -160,6 +168,7 @@ def main() -> int:
                 print(*run.inside["i1"].ask("sqlite"), sep="\n")
             if given.holders:
                 print(*run.inside["i1"].ask("holders", kind=given.holders), sep="\n")
+            stories = [said for node in cluster.nodes.values() if (said := story(node))]
         finally:
             cluster.close()
     verdicts = {}
@@ -180,6 +189,7 @@ def main() -> int:
     for problem in run.problems[:10]:
         print("problem:", problem)
     print(f"{len(run.problems)} problems")
+    print(*stories, sep="\n")
     if given.json:
         told = {
             "steps": done,
@@ -188,7 +198,7 @@ def main() -> int:
             "problems": run.problems,
         }
         given.json.write_text(json.dumps(told))
-    return 0 if all(each["levels_off"] for each in verdicts.values()) else 1
+    return 0 if not stories and all(each["levels_off"] for each in verdicts.values()) else 1
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from tests.soak.kinds import KINDS, Load
 from tests.soak.looking import PAGES_KIB, SMALL, Inside
 
 QUICK = ("connects", "texts", "writes", "blocks", "global", "ddl", "mistakes")
-OF_LOG = "cairn.node.consensus.proposals.REMEMBERED"
+PLANTED = "cairn.node.statements.owner.write_kinds.NOTED"
 
 
 class Looked:
@@ -22,8 +22,8 @@ class Looked:
     def __init__(self, load: Load, inside: Inside) -> None:
         self.load, self.inside = load, inside
 
-    def bound(self, caches: int, **others: int) -> None:
-        values = dict.fromkeys(SMALL, caches) | {OF_LOG: others.get("verdicts", caches)}
+    def bound(self, caches: int, planted: int = 0) -> None:
+        values = dict.fromkeys(SMALL, caches) | {PLANTED: planted or caches}
         self.inside.ask("bound", values=values, pages_kib=PAGES_KIB)
 
     def grown(self, kinds: tuple[str, ...], steps: int) -> dict[str, int]:
@@ -56,8 +56,8 @@ def test_work_leaves_no_objects_of_ours(looked: Looked) -> None:
     looked.bound(10)
     looked.work(QUICK, 20)  # caches are full
     assert looked.grown(QUICK, 24) == {}
-    looked.bound(10, verdicts=1_000_000)  # as if it were never forgotten
-    assert "cairn.node.consensus.proposals.Verdict" in looked.grown(("global",), 24)
+    looked.bound(10, planted=1_000_000)  # as if nothing of it were ever forgotten
+    assert PLANTED.replace("NOTED", "WriteKind") in looked.grown(("writes",), 24)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ import sys
 import time
 import tracemalloc
 from collections import Counter
+from types import FunctionType
 from typing import Any
 
 _PLACE = os.environ.get("CAIRN_SOAK", "")
@@ -58,7 +59,22 @@ def _types(asked: dict[str, Any]) -> dict[str, int]:
     """How many objects there are of each type. What boot made is frozen, and not among them."""
     gc.collect()
     counts = Counter(type(each) for each in gc.get_objects())
-    return {f"{kind.__module__}.{kind.__qualname__}": n for kind, n in counts.items()}
+    told = {f"{kind.__module__}.{kind.__qualname__}": n for kind, n in counts.items()}
+    for each in gc.get_objects():
+        if type(each) is FunctionType:
+            name = f"function {each.__module__}.{each.__qualname__}"
+            told[name] = told.get(name, 0) + 1
+    return told
+
+
+def _patiently(call: Any, *arguments: Any) -> None:
+    """A connection may be used by another thread."""
+    for _ in range(500):
+        try:
+            call(*arguments)
+            return
+        except sys.modules["apsw"].ThreadingViolationError:
+            time.sleep(0.01)
 
 
 def _bound(asked: dict[str, Any]) -> None:
@@ -68,9 +84,10 @@ def _bound(asked: dict[str, Any]) -> None:
         assert hasattr(sys.modules[module], attribute), name
         setattr(sys.modules[module], attribute, value)
     for each in sys.modules["apsw"].connections():
-        guard, each.authorizer = each.authorizer, None
-        each.pragma("cache_size", -asked["pages_kib"])
-        each.authorizer = guard
+        guard = each.authorizer
+        _patiently(setattr, each, "authorizer", None)
+        _patiently(each.pragma, "cache_size", -asked["pages_kib"])
+        _patiently(setattr, each, "authorizer", guard)
 
 
 _seen: tracemalloc.Snapshot | None = None
