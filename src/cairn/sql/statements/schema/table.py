@@ -273,6 +273,7 @@ def create_table(
     if is_temp and schema == "public":
         raise InvalidTableDefinition("cannot create temporary relation in non-temporary schema")
     check_own_name(name, catalog)
+    catalog = catalog if is_temp else catalog.public
     definition, tail = Definition(types=catalog.types, is_temp=is_temp), Tail()
     if is_temp:
         tail.temp = "preserve"
