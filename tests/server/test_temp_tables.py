@@ -214,6 +214,30 @@ def _ended(session: Connection) -> bool:
     return False
 
 
+def test_a_cancelled_statement_leaves_its_session_as_it_was(one: Connection) -> None:
+    one.execute("CREATE TEMP TABLE n AS SELECT g FROM generate_series(1, 3000) g")
+    for text in (
+        "SELECT count(*) FROM n a, n b, n c WHERE a.g + b.g + c.g = 0",
+        "INSERT INTO n SELECT a.g FROM n a, n b, n c",
+        "DELETE FROM n WHERE g = (SELECT count(*) FROM n a, n b, n c WHERE a.g + b.g = n.g)",
+    ):
+        one.execute("SET statement_timeout = 200")
+        assert refused(one, text) == "57014"
+        one.execute("SET statement_timeout = 0")
+        assert rows(one, "SELECT count(*), sum(g) FROM n") == [(3000, 4501500)]
+    one.execute("BEGIN")
+    one.execute("DELETE FROM n WHERE g < 10")
+    one.execute("SAVEPOINT s")
+    one.execute("SET statement_timeout = 200")
+    assert refused(one, "UPDATE n SET g = (SELECT count(*) FROM n a, n b, n c)") == "57014"
+    one.execute("ROLLBACK TO s")
+    assert refused(one, "SELECT count(*) FROM n") in ("40000", "57014")
+    one.execute("ROLLBACK")
+    one.execute("SET statement_timeout = 0")
+    assert rows(one, "SELECT count(*) FROM n") == [(3000,)]
+    one.execute("DROP TABLE n")
+
+
 def test_its_files_have_a_limit(cluster: Cluster, one: Connection) -> None:
     cluster["i1"].sql("ALTER SYSTEM SET temp_tables_max_bytes = 2000000")
     try:

@@ -92,6 +92,7 @@ class Temps:
         self.picture = Picture()
         self._levels: list[_Level] = []
         self._due: list[str] = []  # what SQLite has to be told before the next statement
+        self._read: list[apsw.Cursor] = []  # that nobody reads any more
         self._is_lost = False  # SQLite took back the whole block
         self._made: set[int] = set()  # numbers of all tables that were ever made
         self.plans: OrderedDict[Any, Any] = OrderedDict()  # by text: of this session alone
@@ -242,6 +243,8 @@ class Temps:
 
     async def _take_back(self, context: Context) -> None:
         """What was begun, whoever has cancelled it."""
+        if self._is_closed:
+            return
         await self.work(msgspec.structs.replace(context, cancelled=Cancelled()), self.undo)
 
     def undo(self, store: TempStore) -> None:
@@ -291,6 +294,8 @@ class Temps:
 
     def _catch_up(self, store: TempStore) -> None:
         store.files.max_bytes = 0
+        while self._read:
+            self._read.pop().close(True)
         due, self._due = self._due, []
         for text in due:
             store.connection.execute(text)
@@ -320,8 +325,8 @@ class Temps:
                 return rows, None
             return await self._aside(rows, begun[0][1], context)
         finally:
-            for cursor, _ in begun:
-                cursor.close(True)
+            # A thread may still be at it, for somebody who has cancelled.
+            self._read += [cursor for cursor, _ in begun]
 
     async def _aside(
         self, rows: list[Row], pieces: Pieces, context: Context
