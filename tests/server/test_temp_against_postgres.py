@@ -206,8 +206,9 @@ class Statements:
         if kind < 0.65 and in_block and kind > 0.62:  # rows of one owner, or it commits by itself
             number, source = self.chance.randint(0, 60), self.one_of("t", "u", "g")
             return (
-                f"INSERT INTO p SELECT x.id + {number}, x.a, x.b, x.c FROM {source} x "
-                f"WHERE x.a > {self.whole()} ON CONFLICT (id) DO NOTHING RETURNING id, b"
+                f"INSERT INTO p SELECT x.id + {number}, max(x.a), max(x.b), max(x.c) "
+                f"FROM {source} x WHERE x.a > {self.whole()} GROUP BY x.id "
+                "ON CONFLICT (id) DO NOTHING RETURNING id, b"
             )
         if kind < 0.65:
             return self.insert(name)

@@ -295,6 +295,19 @@ def test_it_can_be_altered_and_indexed(one: Connection) -> None:
     assert rows(one, "SELECT count(*) FROM b") == [(0,)]
 
 
+def test_a_type_may_change_under_it(one: Connection, other: Connection) -> None:
+    kind = f"k{uuid.uuid4().hex[:10]}"
+    other.execute(f"CREATE TYPE {kind} AS ENUM ('a', 'c')")
+    one.execute(f"CREATE TEMP TABLE typed (id int, k {kind})")
+    one.execute("INSERT INTO typed VALUES (1, 'c')")
+    other.execute(f"ALTER TYPE {kind} ADD VALUE 'b' BEFORE 'c'")
+    one.execute("INSERT INTO typed VALUES (2, 'b')")
+    assert rows(one, "SELECT k FROM typed ORDER BY k") == [("b",), ("c",)]
+    assert refused(one, "INSERT INTO typed VALUES (3, 'd')") == "22P02"
+    other.execute(f"DROP TYPE {kind}")  # nobody knows of the tables of other sessions
+    assert rows(one, "SELECT k FROM typed ORDER BY id") == [("c",), ("b",)]
+
+
 def test_statements_of_several_parts_stay_among_them(one: Connection, name: str) -> None:
     one.execute("CREATE TEMP TABLE m (id int PRIMARY KEY, v text)")
     one.execute("CREATE TEMP TABLE s (id int, v text)")
