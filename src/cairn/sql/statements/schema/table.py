@@ -299,7 +299,7 @@ def create_table(
         pass
     cursor.end()
     if is_temp:
-        check_temp(definition)
+        check_temp(definition, catalog)
     if definition.references and are_ignored(catalog):
         tail.notices.append(notice_of(name))
     if definition.by is None and catalog.setting("table_distribution") == "together":
