@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import apsw
 import msgspec
@@ -42,6 +43,13 @@ Work = Callable[[apsw.Connection], object]
 LOOK_EVERY = 5_000  # steps of SQLite's machine between two looks whether somebody waits
 HELD_BYTES = 4 * 1024 * 1024  # that a session with temporary tables may keep in memory, about
 IDS = TempIds()
+_LIVE: WeakSet[Temps] = WeakSet()
+
+
+def forget_catalogs() -> None:
+    """The schema has changed: sessions that say nothing must not keep the one of before."""
+    for each in list(_LIVE):
+        each.forget_catalog()
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -97,6 +105,7 @@ class Temps:
         self._made: set[int] = set()  # numbers of all tables that were ever made
         self.plans: OrderedDict[Any, Any] = OrderedDict()  # by text: of this session alone
         self._seen: tuple[Catalog, Picture, Catalog] | None = None
+        _LIVE.add(self)
 
     # --- the picture ------------------------------------------------------------------------------
 
@@ -109,6 +118,9 @@ class Temps:
             made = with_temps(base, picture.tables, picture.indexes, self.plans, self._session)
             self._seen = base, picture, made
         return self._seen[2]
+
+    def forget_catalog(self) -> None:
+        self._seen = None
 
     # --- its transaction --------------------------------------------------------------------------
 
