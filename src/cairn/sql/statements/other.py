@@ -302,10 +302,9 @@ def _constraints(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         raise cursor.error()
     cursor.end()
     deferred = any(key.is_deferred for t in catalog.tables.values() for key in t.foreign_keys)
-    said = (
-        "SET CONSTRAINTS changes nothing: a key is looked at when it was declared to be",
-    ) if deferred else ()  # fmt: skip
-    return OtherStatement("SET CONSTRAINTS", SessionPlan("nothing", notices=said))
+    said = "SET CONSTRAINTS changes nothing: a key is looked at when it was declared to be"
+    plan = SessionPlan("nothing", notices=(said,) * deferred)
+    return OtherStatement("SET CONSTRAINTS", plan)
 
 
 def _is_own_role(cursor: Cursor) -> bool:
