@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -471,3 +472,17 @@ def test_rows_of_two_replicasets_for_update_are_refused_not_half_guarded(
         loose.commit()
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="FOR UPDATE"):
             rows(loose, "SELECT n FROM account WHERE id = %s FOR UPDATE", one)
+
+
+def test_commit_of_a_failed_block_says_what_stays(cluster: Cluster) -> None:
+    name = f"b{uuid.uuid4().hex[:10]}"
+    with cluster["i1"].connect() as session:
+        session.execute("BEGIN")
+        session.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)")
+        with pytest.raises(psycopg.Error):
+            session.execute("SELECT 1 / 0")
+        with pytest.raises(psycopg.Error) as found:
+            session.execute("COMMIT")
+        assert found.value.sqlstate == "25000" and "1 statement(s)" in str(found.value)
+        assert session.execute("SELECT 1").fetchone() == (1,)
+        session.execute(f"DROP TABLE {name}")

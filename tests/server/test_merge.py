@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -132,3 +133,32 @@ def test_parameters_and_rows_of_several_owners(sql: Connection) -> None:
             "MERGE INTO mg_sharded t USING mg_stock s ON t.n = s.n WHEN MATCHED THEN DELETE"
         )
     assert sql.execute("SELECT count(*) FROM mg_sharded").fetchall() == [(50,)]
+
+
+def test_merge_is_prepared_explained_and_comes_after_with(cluster: Cluster) -> None:
+    name = f"m{uuid.uuid4().hex[:10]}"
+    with cluster["i1"].connect() as session:
+        session.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v text) DISTRIBUTED BY ()")
+        try:
+            text = (
+                f"WITH s AS (SELECT g AS id, 'n' || g AS v FROM generate_series(1, 3) g) "
+                f"MERGE INTO {name} t USING s ON t.id = s.id "
+                "WHEN MATCHED AND t.v <> (SELECT max(v) FROM s) THEN UPDATE SET v = t.v || s.v "
+                "WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.v)"
+            )
+            assert session.execute(text).statusmessage == "MERGE 3"
+            assert session.execute(text).statusmessage == "MERGE 2"
+            session.execute(
+                f"PREPARE one (int, text) AS MERGE INTO {name} t USING (SELECT $1 AS id) s "
+                "ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = $2"
+            )
+            assert session.execute("EXECUTE one (2, 'mine')").statusmessage == "MERGE 1"
+            found = session.execute(f"SELECT v FROM {name} ORDER BY id").fetchall()
+            assert found == [("n1n1",), ("mine",), ("n3",)]
+            told = [row[0] for row in session.execute(f"EXPLAIN {text}").fetchall()]
+            assert told[0] == "read for WHEN 1:" and "change for WHEN 2:" in told
+            assert any("insert into" in line for line in told)
+            with pytest.raises(psycopg.errors.FeatureNotSupported):
+                session.execute(f"EXPLAIN ANALYZE {text}")
+        finally:
+            session.execute(f"DROP TABLE {name}")

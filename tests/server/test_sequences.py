@@ -295,3 +295,21 @@ def test_the_last_numbers_are_given_and_then_none(cluster: Cluster, name: str) -
     assert refused(node, f"SELECT nextval('{name}')") == ("2200H", words)
     node.sql(f"SELECT setval('{name}', 7)")
     assert numbers(node, name) == [8]
+
+
+def test_it_is_told_as_a_sequence_and_not_as_a_table(cluster: Cluster, name: str) -> None:
+    node = cluster["i1"]
+    node.sql(f"CREATE USER {name}_u WITH PASSWORD 'Passw0rd!'")
+    node.sql(f"GRANT CREATE TABLE TO {name}_u")
+    dsn = f"postgresql://{name}_u:Passw0rd!@127.0.0.1:{node.pg_port}/cairn"
+    try:
+        with psycopg.connect(dsn, autocommit=True) as session:
+            session.execute(f"CREATE SEQUENCE {name}")
+        with pytest.raises(psycopg.errors.DependentObjectsStillExist) as found:
+            node.sql(f"DROP USER {name}_u")
+        assert found.value.diag.message_detail == f"owner of sequence {name}"
+        stats = f"SELECT table_name FROM _cairn_table_stats WHERE table_name = '{name}'"
+        assert node.sql(stats) == []
+    finally:
+        node.sql(f"DROP SEQUENCE IF EXISTS {name}")
+        node.sql(f"DROP USER {name}_u")

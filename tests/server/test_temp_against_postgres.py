@@ -203,8 +203,15 @@ class Statements:
         name = self.one_of(*written)
         if kind < 0.4:
             return self.query()
+        if kind < 0.65 and in_block and kind > 0.62:  # rows of one owner, or it commits by itself
+            number, source = self.chance.randint(0, 60), self.one_of("t", "u", "g")
+            return (
+                f"INSERT INTO p SELECT x.id + {number}, max(x.a), max(x.b), max(x.c) "
+                f"FROM {source} x WHERE x.a > {self.whole()} GROUP BY x.id "
+                "ON CONFLICT (id) DO NOTHING RETURNING id, b"
+            )
         if kind < 0.65:
-            return self.insert("p" if in_block and kind > 0.63 else name)
+            return self.insert(name)
         if kind < 0.8:
             return self.update(name)
         if kind < 0.88:

@@ -214,6 +214,30 @@ def _ended(session: Connection) -> bool:
     return False
 
 
+def test_a_cancelled_statement_leaves_its_session_as_it_was(one: Connection) -> None:
+    one.execute("CREATE TEMP TABLE n AS SELECT g FROM generate_series(1, 3000) g")
+    for text in (
+        "SELECT count(*) FROM n a, n b, n c WHERE a.g + b.g + c.g = 0",
+        "INSERT INTO n SELECT a.g FROM n a, n b, n c",
+        "DELETE FROM n WHERE g = (SELECT count(*) FROM n a, n b, n c WHERE a.g + b.g = n.g)",
+    ):
+        one.execute("SET statement_timeout = 200")
+        assert refused(one, text) == "57014"
+        one.execute("SET statement_timeout = 0")
+        assert rows(one, "SELECT count(*), sum(g) FROM n") == [(3000, 4501500)]
+    one.execute("BEGIN")
+    one.execute("DELETE FROM n WHERE g < 10")
+    one.execute("SAVEPOINT s")
+    one.execute("SET statement_timeout = 200")
+    assert refused(one, "UPDATE n SET g = (SELECT count(*) FROM n a, n b, n c)") == "57014"
+    one.execute("ROLLBACK TO s")
+    assert refused(one, "SELECT count(*) FROM n") in ("40000", "57014")
+    one.execute("ROLLBACK")
+    one.execute("SET statement_timeout = 0")
+    assert rows(one, "SELECT count(*) FROM n") == [(3000,)]
+    one.execute("DROP TABLE n")
+
+
 def test_its_files_have_a_limit(cluster: Cluster, one: Connection) -> None:
     cluster["i1"].sql("ALTER SYSTEM SET temp_tables_max_bytes = 2000000")
     try:
@@ -269,6 +293,19 @@ def test_it_can_be_altered_and_indexed(one: Connection) -> None:
     one.execute("INSERT INTO b VALUES (3, 'x', 1) ON CONFLICT (id) DO NOTHING")
     one.execute("TRUNCATE b")
     assert rows(one, "SELECT count(*) FROM b") == [(0,)]
+
+
+def test_a_type_may_change_under_it(one: Connection, other: Connection) -> None:
+    kind = f"k{uuid.uuid4().hex[:10]}"
+    other.execute(f"CREATE TYPE {kind} AS ENUM ('a', 'c')")
+    one.execute(f"CREATE TEMP TABLE typed (id int, k {kind})")
+    one.execute("INSERT INTO typed VALUES (1, 'c')")
+    other.execute(f"ALTER TYPE {kind} ADD VALUE 'b' BEFORE 'c'")
+    one.execute("INSERT INTO typed VALUES (2, 'b')")
+    assert rows(one, "SELECT k FROM typed ORDER BY k") == [("b",), ("c",)]
+    assert refused(one, "INSERT INTO typed VALUES (3, 'd')") == "22P02"
+    other.execute(f"DROP TYPE {kind}")  # nobody knows of the tables of other sessions
+    assert rows(one, "SELECT k FROM typed ORDER BY id") == [("c",), ("b",)]
 
 
 def test_statements_of_several_parts_stay_among_them(one: Connection, name: str) -> None:

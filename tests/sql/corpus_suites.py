@@ -9,6 +9,7 @@ INSERT INTO opening VALUES (1,'09:30','17:00:00.4','\x00ff10','{09:00,12:30:00.2
 
 #: Rows, names and types as of PostgreSQL.
 ASKED = r"""
+SELECT user = current_user AS same
 SELECT * FROM unnest(ARRAY[1,2,3], ARRAY['a','b']) AS t(n, s)
 SELECT * FROM unnest('{1.5,2}'::numeric[], '{a,NULL,c}'::text[], NULL::date[], '{t}'::boolean[])
 SELECT n, s, o FROM unnest(ARRAY['2024-01-01'::date], ARRAY['x','y']) WITH ORDINALITY AS t(n, s, o) ORDER BY o

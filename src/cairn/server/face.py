@@ -20,6 +20,7 @@ from cairn.net.saying import Saying
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.instance import Instance
 from cairn.node.statements.context import Context, Face
+from cairn.node.statements.temporary.tables import forget_catalogs
 from cairn.node.waiting import until
 from cairn.node.watching.activity import Asker
 from cairn.node.watching.client import Client
@@ -50,6 +51,7 @@ class PgFace(Face):
         self.statistics = watching.statistics
         self.sessions: dict[int, Client] = watching.activity.sessions
         self._next_pid = 1
+        self._schema_version = 0
         self.lockouts = Lockouts(config.instance_dir)
         self.saying = Saying()
         self.audit = AuditLog(config.instance_dir, lambda: self._log_limits("audit"))
@@ -146,6 +148,9 @@ class PgFace(Face):
     def _applied(self, done: list[Applied]) -> None:
         """A user was changed, on whichever instance: its failed logins count no more."""
         touched = {change.table for applied in done for change in applied.changes}
+        if self._schema_version != self.catalog.version:
+            self._schema_version = self.catalog.version
+            forget_catalogs()
         if PICO_DB_CONFIG.id in touched:
             self._read_settings()
         if not touched & {PICO_USER.id, PICO_PRIVILEGE.id}:

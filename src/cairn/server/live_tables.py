@@ -131,7 +131,9 @@ class LiveTables:
         for told in await self._watching.ask_all(WatchRequest(("tables",))):
             for size in told.tables:
                 table = catalog.table_by_id(size.table_id)
-                if table is None or not _may_read(catalog, asker.user_id, table):
+                if table is None or table.is_sequence:  # a sequence has no rows
+                    continue
+                if not _may_read(catalog, asker.user_id, table):
                     continue
                 place: tuple[str | None, str | None] = (None, None)
                 if table.is_global:

@@ -70,12 +70,12 @@ from cairn.sql.statements.merge import read_merge
 from cairn.sql.statements.named import parse_arguments, parse_named
 from cairn.sql.statements.other import parse_other
 from cairn.sql.statements.refusals import refuse_by_name
-from cairn.sql.statements.schema.ddl import parse_ddl
+from cairn.sql.statements.schema.ddl import meant, parse_ddl
 from cairn.sql.statements.schema.routine import parse_routine
 from cairn.sql.statements.schema.sequences import restart_text
 from cairn.sql.statements.schema.table_as import select_into, table_as
 from cairn.sql.statements.set_numbers import SetNumber, set_number
-from cairn.sql.statements.with_parts import writing_parts
+from cairn.sql.statements.with_parts import before_merge, writing_parts
 
 _QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")
 # sqlglot takes about 15 frames for a parenthesis, and 200 levels are promised.
@@ -155,6 +155,14 @@ def _prepare(
             return Prepared(text, asked.tag, asked.plan, columns=shown)
         if first.is_word("select") and (asked_for := set_number(found, text, catalog)) is not None:
             return _set_number(asked_for, text, catalog, param_oids, user_id)
+        if (with_ := before_merge(found, text)) is not None:
+            from cairn.sql.compile_merge import prepare_merge
+
+            cursor = Cursor(found, text)
+            cursor.at = with_.main + 1
+            merge = read_merge(cursor, text[first.start : found[with_.main].start])
+            known = meant(cursor, catalog)
+            return prepare_merge(merge, found, text, known, param_oids, name)
         if first.is_word("select", "with"):
             into = select_into(found, text, lambda part: prepare(part, catalog, user_id=user_id))
             if into is not None:
@@ -186,7 +194,8 @@ def _prepare(
 
         user = catalog.user_by_id(user_id)
         name = "" if user is None else user.name
-        return prepare_merge(read_merge(cursor), found, text, catalog, param_oids, name)
+        known = meant(cursor, catalog)
+        return prepare_merge(read_merge(cursor), found, text, known, param_oids, name)
     if cursor.accept("do"):
         from cairn.sql.compile_block import prepare_block
 
@@ -253,7 +262,7 @@ def _declare(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_i
 def _named(cursor: Cursor, catalog: Catalog, user_id: int) -> Prepared:
     name, oids = parse_named(cursor)
     token = cursor.peek()
-    if token is None or not (token.is_word(*_QUERY_WORDS) or token.is_op("(")):
+    if token is None or not (token.is_word(*_QUERY_WORDS, "merge") or token.is_op("(")):
         raise cursor.error()
     query = _inner(cursor, catalog, oids, user_id)
     plan = NamedPlan("prepare", name, query, oids)
@@ -278,8 +287,15 @@ def _explain(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_i
     inner = _inner(cursor, catalog, param_oids, user_id)
     if isinstance(inner.plan, DdlPlan):
         return _explain_schema(cursor.text, inner, inner.plan, options, catalog)
-    if inner.bound is None:
-        if isinstance(inner.plan, BlockPlan):
+    block = inner.plan.write if isinstance(inner.plan, TempWrite) else inner.plan
+    is_merge = inner.tag == "MERGE" and isinstance(block, BlockPlan)
+    if is_merge and (options.is_run or options.is_json):
+        raise Unsupported(
+            "EXPLAIN of MERGE with ANALYZE or FORMAT JSON is not supported",
+            hint="EXPLAIN MERGE … says what is read and changed, and does nothing",
+        )
+    if inner.bound is None and not is_merge:
+        if isinstance(block, BlockPlan):
             raise Unsupported(
                 "EXPLAIN of several statements is not supported",
                 hint="explain them one by one",

@@ -136,11 +136,12 @@ class _Steps:
         if when.is_matched:
             where = " AND ".join(holds) or "true"
             return (
-                f"SELECT {shown} FROM {self._target} JOIN {self._merge.source} "
-                f"ON {self._merge.on} WHERE {where}"
+                f"{self._merge.before} SELECT {shown} FROM {self._target} "
+                f"JOIN {self._merge.source} ON {self._merge.on} WHERE {where}"
             )
         lacks = f"NOT EXISTS (SELECT 1 FROM {self._target} WHERE {self._merge.on})"
-        return f"SELECT {shown} FROM {self._merge.source} WHERE {' AND '.join([lacks, *holds])}"
+        query = f"SELECT {shown} FROM {self._merge.source} WHERE {' AND '.join([lacks, *holds])}"
+        return f"{self._merge.before} {query}"
 
     def _given(self, when: When) -> list[tuple[Column, str]]:
         """Columns and what they get, but for those that get their DEFAULT."""

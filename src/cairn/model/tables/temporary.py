@@ -11,6 +11,7 @@ import msgspec
 from cairn.model.errors import LimitExceeded
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import FIRST_TEMP_ID, TEMP_IDS, Index, Table
+from cairn.model.types.enums import EnumType
 
 MOST = 1_000  # temporary tables of one session
 
@@ -27,6 +28,8 @@ def with_temps(
     base: Catalog, tables: Tables, indexes: Indexes, plans: Any, session: int
 ) -> Catalog:
     """As the session sees it: its own tables come first (pg_temp is searched before public)."""
+    types = {each.id: each for each in base.types.values()}
+    tables = {name: _with_types(table, types) for name, table in tables.items()}
     return msgspec.structs.replace(
         base,
         tables={**base.tables, **tables},
@@ -38,6 +41,19 @@ def with_temps(
         plans=plans,
         session=session,
     )
+
+
+def _with_types(table: Table, types: Mapping[int, EnumType]) -> Table:
+    """With its enums as they are now. One that is gone left its labels, which are texts."""
+    if all(column.enum is None for column in table.columns):
+        return table
+    columns = tuple(
+        column
+        if column.enum is None
+        else msgspec.structs.replace(column, enum=types.get(column.enum.id))
+        for column in table.columns
+    )
+    return msgspec.structs.replace(table, columns=columns)
 
 
 def only_temps(catalog: Catalog) -> Catalog:

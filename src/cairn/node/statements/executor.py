@@ -367,6 +367,7 @@ class Executor:
                 is_upgrade=queued is not None and queued.is_upgrade,
                 claim=claim if queued is None or not queued.is_upgrade else queued.end,
                 deadline=context.deadline,
+                wanted=context.check_wanted,
             )
             told += one.notices if has_changed else (one.skipped,)
             is_any = is_any or has_changed

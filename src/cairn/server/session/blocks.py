@@ -155,8 +155,10 @@ class Block:
             case "set_transaction":
                 self._set_modes(Modes(plan.value))
             case "commit":
-                had_failed = self.status == "E"
+                had_failed, written = self.status == "E", self.committed
                 self._end(is_committed=not had_failed)
+                if had_failed and written:
+                    raise _cannot_undo("COMMIT of a failed block", written, "block")
                 return ("ROLLBACK" if had_failed else tag), ()
             case "rollback":
                 written = self.committed

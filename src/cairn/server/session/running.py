@@ -267,6 +267,7 @@ class Running:
         if cached.takes:
             self.notes_numbers()
         if isinstance(plan, plans.SessionPlan) and plan.action == "discard":
+            self._check_discard(plan)
             if self.temps is not None and plan.name in ("all", "temp", "temporary"):
                 await self._ended(self.temps.discard(context), context)
             return self._own(plan, cached.prepared.complete(0))
@@ -458,6 +459,11 @@ class Running:
                 return None
             raise
 
+    def _check_discard(self, plan: plans.SessionPlan) -> None:
+        if plan.name == "all" and self._block.status != "I":
+            text = "DISCARD ALL cannot run inside a transaction block"
+            raise CairnError(text, sqlstate="25001")
+
     def _own(self, plan: plans.SessionPlan, tag: str) -> Outcome:
         """What only the session knows how to run: SET, SHOW, BEGIN, DEALLOCATE …"""
         name, parameters = plan.name or "", self._parameters
@@ -489,6 +495,8 @@ class Running:
                 self._book.deallocate(name.encode())
             case "deallocate":
                 self._book.deallocate_all()
+            case "discard" if name == "all" and self._block.status != "I":
+                self._check_discard(plan)
             case "discard" if name == "sequences":
                 self._taken.forget()
             case "discard" if name == "all":

@@ -31,10 +31,11 @@ class Merge:
     source: str  # with its alias
     on: str
     whens: tuple[When, ...]
+    before: str = ""  # WITH and its parts, which the source and the conditions may name
 
 
-def read_merge(cursor: Cursor) -> Merge:
-    """After the word MERGE."""
+def read_merge(cursor: Cursor, before: str = "") -> Merge:
+    """After the word MERGE; `before` it stands WITH."""
     cursor.expect("into")
     cursor.accept("only")
     target = cursor.name()
@@ -58,7 +59,7 @@ def read_merge(cursor: Cursor) -> Merge:
         same = [each for each in whens if each.is_matched is kind]
         if any(not each.condition for each in same[:-1]):
             raise SyntaxProblem("unreachable WHEN clause specified after unconditional WHEN clause")
-    return Merge(target, alias, source, on, tuple(whens))
+    return Merge(target, alias, source, on, tuple(whens), before)
 
 
 def _when(cursor: Cursor) -> When:

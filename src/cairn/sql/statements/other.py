@@ -125,7 +125,10 @@ def _constraints(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     if not cursor.accept_one("deferred", "immediate"):
         raise cursor.error()
     cursor.end()
-    return OtherStatement("SET CONSTRAINTS", SessionPlan("nothing"))
+    deferred = any(key.is_deferred for t in catalog.tables.values() for key in t.foreign_keys)
+    said = "SET CONSTRAINTS changes nothing: a key is looked at when it was declared to be"
+    plan = SessionPlan("nothing", notices=(said,) * deferred)
+    return OtherStatement("SET CONSTRAINTS", plan)
 
 
 def _is_own_role(cursor: Cursor) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cairn.model.errors import SyntaxProblem
+from cairn.model.errors import SyntaxProblem, Unsupported
 from cairn.sql.parse.lexer import Token
 from cairn.sql.statements.cursor import Cursor
 
@@ -44,6 +44,26 @@ def writing_parts(found: Sequence[Token], text: str) -> WithParts | None:
     except SyntaxProblem:
         return None
     return read if read.main < len(found) and any(part.writes for part in read.parts) else None
+
+
+def before_merge(found: Sequence[Token], text: str) -> WithParts | None:
+    """`WITH … MERGE`; None: another statement, or its parser will tell what is wrong with it."""
+    if not found[0].is_word("with") or not any(token.is_word("merge") for token in found):
+        return None
+    try:
+        read = _read(Cursor(list(found), text))
+    except SyntaxProblem:
+        return None
+    if read.main >= len(found) or not found[read.main].is_word("merge"):
+        return None
+    for part in read.parts:
+        if part.writes:
+            raise Unsupported(
+                "MERGE after a part of WITH that writes is not supported",
+                hint="use statements of their own between BEGIN and COMMIT",
+                position=found[part.body].start + 1,
+            )
+    return read
 
 
 def _read(cursor: Cursor) -> WithParts:

@@ -72,6 +72,10 @@ class Explaining:
         run: Run | None = None,
     ) -> list[Row]:
         """The answer; on a thread."""
+        inner = plan.inner.plan
+        block = inner.write if isinstance(inner, plans.TempWrite) else inner
+        if isinstance(block, plans.BlockPlan):
+            return self._merge(plan, block, options, context)
         from cairn.sql.explain.show import Shown  # brings sqlglot along: not before it is needed
 
         preference = str(plan.inner.options.get("read_preference", context.preference))
@@ -91,6 +95,21 @@ class Explaining:
             return [(line,) for line in shown.lines(plan.options)]
         finally:
             reader.close()
+
+    def _merge(
+        self, plan: plans.ExplainPlan, block: plans.BlockPlan, options: Options, context: Context
+    ) -> list[Row]:
+        """What MERGE reads for each WHEN, and then what it changes, in the order of both."""
+        found: list[Row] = []
+        for step in block.steps:
+            done = "change" if step.kind == "merge" else "read"
+            found.append((f"{done} for WHEN {step.number}:",))
+            part = plans.ExplainPlan(step.prepared, plan.options)
+            lines = self.rows(part, None, options, context)
+            told = [line for (line,) in lines]
+            end = next((at for at, line in enumerate(told) if line.startswith("execution")), None)
+            found += [(f"    {line}",) for line in told[:end]]
+        return found
 
     # --- who does what ----------------------------------------------------------------------------
 

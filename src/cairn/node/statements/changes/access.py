@@ -277,8 +277,12 @@ def _drop(plan: AclPlan, catalog: Catalog) -> tuple[ops.Dml, ...]:
     user = _user(catalog, plan.name, kind)
     if user.id < FIRST_USER_ID:
         raise NotInPrerequisiteState(f"{kind} {plan.name} belongs to the system")
-    owned = sorted(table.name for table in catalog.tables.values() if table.owner == user.id)
-    objects = [f"table {name}" for name in owned]
+    owned = sorted(
+        (table.is_sequence, table.name)
+        for table in catalog.tables.values()
+        if table.owner == user.id
+    )
+    objects = [f"{'sequence' if is_one else 'table'} {name}" for is_one, name in owned]
     objects += [f"procedure {r.name}" for r in catalog.routines.values() if r.owner == user.id]
     objects += [f"view {v.name}" for v in catalog.views.values() if v.owner == user.id]
     objects += [f"type {t.name}" for t in catalog.types.values() if t.owner == user.id]

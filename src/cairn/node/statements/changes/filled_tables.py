@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from cairn.model.errors import (
     CairnError,
@@ -66,7 +67,9 @@ class FilledTables:
 
         try:
             making = replace(plan, build=build)
-            if not await self._schema_changes.run(making, context.user_id, claim=claim):
+            if not await self._schema_changes.run(
+                making, context.user_id, claim=claim, wanted=partial(_check_wanted, context)
+            ):
                 return None
         except (TimedOut, OutcomeUnknown) as problem:
             if not made:
@@ -94,6 +97,11 @@ class FilledTables:
             await self._schema_changes.run(DdlPlan(drop), context.user_id)
         except CairnError as problem:
             raise _left_behind(table, problem) from None
+
+
+def _check_wanted(context: Context) -> None:
+    context.check()
+    context.check_wanted()
 
 
 def _left_behind(table: Table, problem: CairnError) -> OutcomeUnknown:

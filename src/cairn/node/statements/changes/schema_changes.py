@@ -102,10 +102,12 @@ class SchemaChanges:
         is_upgrade: bool = False,
         claim: Callable[[], object] = tuple,
         deadline: float | None = None,
+        wanted: Callable[[], object] = tuple,
     ) -> bool:
         """True when something changed; False when IF [NOT] EXISTS left nothing to do.
 
-        `claim` is asked at the position of each proposal whether it may still be made.
+        `claim` is asked at the position of each proposal whether it may still be made, and
+        `wanted` while it waits for others: nothing of it was done by then.
         """
         if governor_op_id is not None and not self._runner.is_leader:
             raise NotLeader("an operation of the queue is run on the leader only")
@@ -114,6 +116,7 @@ class SchemaChanges:
         deadline = min(loop.time() + limit_s, deadline or math.inf)
         failover_by = min(deadline, loop.time() + FAILOVER_S)
         while True:
+            wanted()
             await self._leader.catch_up(max(deadline - loop.time(), 0.01))
             if self._state.pending_ddl() is None:
                 try:

@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import apsw
 import msgspec
@@ -42,6 +43,13 @@ Work = Callable[[apsw.Connection], object]
 LOOK_EVERY = 5_000  # steps of SQLite's machine between two looks whether somebody waits
 HELD_BYTES = 4 * 1024 * 1024  # that a session with temporary tables may keep in memory, about
 IDS = TempIds()
+_LIVE: WeakSet[Temps] = WeakSet()
+
+
+def forget_catalogs() -> None:
+    """The schema has changed: sessions that say nothing must not keep the one of before."""
+    for each in list(_LIVE):
+        each.forget_catalog()
 
 
 class Picture(msgspec.Struct, frozen=True):
@@ -92,10 +100,12 @@ class Temps:
         self.picture = Picture()
         self._levels: list[_Level] = []
         self._due: list[str] = []  # what SQLite has to be told before the next statement
+        self._read: list[apsw.Cursor] = []  # that nobody reads any more
         self._is_lost = False  # SQLite took back the whole block
         self._made: set[int] = set()  # numbers of all tables that were ever made
         self.plans: OrderedDict[Any, Any] = OrderedDict()  # by text: of this session alone
         self._seen: tuple[Catalog, Picture, Catalog] | None = None
+        _LIVE.add(self)
 
     # --- the picture ------------------------------------------------------------------------------
 
@@ -108,6 +118,9 @@ class Temps:
             made = with_temps(base, picture.tables, picture.indexes, self.plans, self._session)
             self._seen = base, picture, made
         return self._seen[2]
+
+    def forget_catalog(self) -> None:
+        self._seen = None
 
     # --- its transaction --------------------------------------------------------------------------
 
@@ -242,6 +255,8 @@ class Temps:
 
     async def _take_back(self, context: Context) -> None:
         """What was begun, whoever has cancelled it."""
+        if self._is_closed:
+            return
         await self.work(msgspec.structs.replace(context, cancelled=Cancelled()), self.undo)
 
     def undo(self, store: TempStore) -> None:
@@ -291,6 +306,8 @@ class Temps:
 
     def _catch_up(self, store: TempStore) -> None:
         store.files.max_bytes = 0
+        while self._read:
+            self._read.pop().close(True)
         due, self._due = self._due, []
         for text in due:
             store.connection.execute(text)
@@ -320,8 +337,8 @@ class Temps:
                 return rows, None
             return await self._aside(rows, begun[0][1], context)
         finally:
-            for cursor, _ in begun:
-                cursor.close(True)
+            # A thread may still be at it, for somebody who has cancelled.
+            self._read += [cursor for cursor, _ in begun]
 
     async def _aside(
         self, rows: list[Row], pieces: Pieces, context: Context

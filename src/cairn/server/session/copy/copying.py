@@ -14,6 +14,7 @@ import msgspec
 from cairn.model.errors import CairnError, NumbersNeeded, PlanOutdated, QueryCanceled, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.tables.schema import Column, fit_of
+from cairn.model.tables.temporary import touches
 from cairn.model.types.decimals import encode_shown, padder
 from cairn.model.types.values import parse_text
 from cairn.native.batches import RowBatch
@@ -51,7 +52,8 @@ async def copy_rows(session: Session, cached: Cached) -> None:
     plan = cached.prepared.plan
     assert isinstance(plan, plans.CopyPlan)
     if plan.direction == "out":
-        if session.block.open is not None and session.block.open.has_written:
+        is_own = touches(cached.prepared.tables) and not cached.sharded
+        if session.block.open is not None and session.block.open.has_written and not is_own:
             raise Unsupported(
                 "COPY TO would not see what this block has written",
                 hint="COMMIT first, or use SELECT",

@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 
 from cairn.model import stops
-from cairn.model.errors import CairnError, SyntaxProblem, Unsupported
+from cairn.model.errors import CairnError, SyntaxProblem, UndefinedColumn, Unsupported
 from cairn.model.types.decimals import decode_decimal, encode_decimal
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ELEMENTS, INT64_MAX, INT64_MIN, LISTS, ColumnType
@@ -163,7 +163,12 @@ def _column(scope: Scope, node: exp.Column) -> Expr:
     bare = alias is None and not node.this.args.get("quoted")
     if bare and name_of(node.this) in ("current_user", "session_user", "current_catalog"):
         return scalar(scope.binder, name_of(node.this), (), None)
-    return scope.column(name_of(node.this), alias, walk_position(node))
+    try:
+        return scope.column(name_of(node.this), alias, walk_position(node))
+    except UndefinedColumn:
+        if bare and name_of(node.this) == "user":  # where no column is called so
+            return scalar(scope.binder, "current_user", (), None)
+        raise
 
 
 def statement_time(scope: Scope, node: exp.Expr) -> Expr:

@@ -252,6 +252,7 @@ def create_table(
     if is_temp and schema == "public":
         raise InvalidTableDefinition("cannot create temporary relation in non-temporary schema")
     check_own_name(name, catalog)
+    catalog = catalog if is_temp else catalog.public
     definition, tail = Definition(types=catalog.types, is_temp=is_temp), Tail()
     if is_temp:
         tail.temp = "preserve"
@@ -280,7 +281,7 @@ def create_table(
         pass
     cursor.end()
     if is_temp:
-        check_temp(definition)
+        check_temp(definition, catalog)
     if definition.references and are_ignored(catalog):
         tail.notices.append(notice_of(name))
     if definition.by is None and catalog.setting("table_distribution") == "together":

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cairn.model.errors import InvalidTableDefinition, Unsupported
+from cairn.model.tables.catalog import Catalog
 from cairn.sql.change_plans import OnCommit
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import Tail
+from cairn.sql.statements.schema.foreign_keys import are_ignored
 
 if TYPE_CHECKING:
     from cairn.sql.statements.schema.table import Definition
@@ -30,13 +32,13 @@ def on_commit(cursor: Cursor, tail: Tail) -> bool:
     raise cursor.error()
 
 
-def check_temp(definition: Definition) -> None:
+def check_temp(definition: Definition, catalog: Catalog) -> None:
     if definition.by is not None or definition.is_global or definition.tier is not None:
         raise Unsupported(
             "a temporary table is not distributed: it lies in its session",
             hint="leave DISTRIBUTED and IN TIER out",
         )
-    if definition.references:
+    if definition.references and not are_ignored(catalog):
         raise Unsupported(
             "foreign keys of temporary tables are not supported",
             hint="leave REFERENCES out, or make an ordinary table DISTRIBUTED BY ()",
