@@ -14,10 +14,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.cluster.harness import PASSWORD, Cluster
+from tests.cluster.harness import Cluster
+from tests.server.together import Connection, connect, rows_together
 from tests.sql.postgres import postgres  # noqa: F401 (a fixture)
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 TABLES = ("fk_leaf", "fk_deep", "fk_child", "fk_other", "fk_tree", "fk_parent", "fk_kind")
 
 SCRIPT = """
@@ -159,26 +159,10 @@ DROP TABLE fk_kind, fk_deep
 """
 
 
-def connect(cluster: Cluster, name: str) -> Connection:
-    dsn = f"postgresql://admin:{PASSWORD}@127.0.0.1:{cluster[name].pg_port}/cairn"
-    return psycopg.connect(dsn, autocommit=True)
-
-
-def _clear(connection: Connection) -> None:
-    for name in TABLES:
-        connection.execute(f"DROP TABLE IF EXISTS {name} CASCADE")
-
-
 @pytest.fixture
 def sql(cluster: Cluster) -> Iterator[Connection]:
-    with connect(cluster, "i1") as connection:
-        _clear(connection)
-        connection.execute("ALTER SYSTEM SET table_distribution = 'together'")
-        try:
-            yield connection
-        finally:
-            connection.execute("ALTER SYSTEM RESET table_distribution")
-            _clear(connection)
+    with rows_together(cluster, "i1", TABLES) as connection:
+        yield connection
 
 
 def _asked(connection: Connection, text: str) -> tuple[Any, ...]:

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.cluster.harness import PASSWORD, Cluster
+from tests.cluster.harness import Cluster
+from tests.server.together import Connection, clear, rows_together
 from tests.sql.postgres import postgres  # noqa: F401 (a fixture)
 
-Connection = psycopg.Connection[tuple[Any, ...]]
 TABLES = ("mg_note", "mg_stock", "mg_came", "mg_sharded")
 
 SCRIPT = """
@@ -76,26 +76,10 @@ SELECT * FROM mg_note
 """
 
 
-def connect(cluster: Cluster, name: str) -> Connection:
-    dsn = f"postgresql://admin:{PASSWORD}@127.0.0.1:{cluster[name].pg_port}/cairn"
-    return psycopg.connect(dsn, autocommit=True)
-
-
-def _clear(connection: Connection) -> None:
-    for name in TABLES:
-        connection.execute(f"DROP TABLE IF EXISTS {name} CASCADE")
-
-
 @pytest.fixture
 def sql(cluster: Cluster) -> Iterator[Connection]:
-    with connect(cluster, "i2") as connection:
-        _clear(connection)
-        connection.execute("ALTER SYSTEM SET table_distribution = 'together'")
-        try:
-            yield connection
-        finally:
-            connection.execute("ALTER SYSTEM RESET table_distribution")
-            _clear(connection)
+    with rows_together(cluster, "i2", TABLES) as connection:
+        yield connection
 
 
 def _asked(connection: Connection, text: str) -> tuple[Any, ...]:
@@ -108,7 +92,7 @@ def _asked(connection: Connection, text: str) -> tuple[Any, ...]:
 
 
 def test_merge_does_what_postgresql_does(sql: Connection, postgres: Any) -> None:  # noqa: F811
-    _clear(postgres)
+    clear(postgres, TABLES)
     problems = []
     for line in SCRIPT.strip().replace("\n    ", " ").splitlines():
         theirs, ours = _asked(postgres, line), _asked(sql, line)
