@@ -141,3 +141,33 @@ REFUSED = {
 
 def test_what_cannot_be_granted_is_told(admin: Connection) -> None:
     assert {text: told(admin, text) for text in REFUSED} == REFUSED
+
+
+def test_users_are_made_as_roles_that_may_log_in(admin: Connection, cluster: Cluster) -> None:
+    for made in (
+        f"CREATE ROLE gr_app LOGIN PASSWORD '{PASSWORD}'",
+        f"CREATE ROLE gr_app WITH NOSUPERUSER NOCREATEDB LOGIN ENCRYPTED PASSWORD '{PASSWORD}'",
+        f"CREATE USER gr_app WITH LOGIN PASSWORD '{PASSWORD}' VALID UNTIL 'infinity'",
+    ):
+        admin.execute(made.encode())
+        with as_user(cluster, "gr_app") as connection:
+            assert told(connection, "SELECT 1") == ""
+        assert told(admin, f"ALTER ROLE gr_app WITH ENCRYPTED PASSWORD '{PASSWORD}2'") == ""
+        assert told(admin, "ALTER ROLE gr_app NOLOGIN") == ""
+        assert told(admin, "DROP ROLE gr_app") == ""
+    assert told(admin, "CREATE ROLE gr_group NOLOGIN") == ""
+    assert told(admin, "GRANT gr_group TO gr_reader, gr_writer") == ""
+    assert told(admin, "GRANT SELECT ON gr_one TO gr_group") == ""
+    reading = {name: ["read gr_one"] for name in USERS}
+    assert rights(admin, cluster) == reading
+    assert told(admin, "DROP USER gr_group") == ""
+    refused = {
+        "CREATE ROLE gr_app SUPERUSER": "0A000",
+        "CREATE ROLE gr_app LOGIN": "42601",
+        f"CREATE ROLE gr_app PASSWORD '{PASSWORD}'": "0A000",
+        f"CREATE USER gr_app VALID UNTIL '2030-01-01' PASSWORD '{PASSWORD}'": "0A000",
+        "CREATE USER gr_app": "42601",
+        "ALTER ROLE gr_app": "42601",
+        "DROP ROLE gr_app": "42704",
+    }
+    assert {text: told(admin, text) for text in refused} == refused

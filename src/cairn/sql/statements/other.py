@@ -305,6 +305,7 @@ _HANDLERS = (
     (("comment", "on"), _comment),
     (("create", "user"), create_user),
     (("alter", "user"), alter_user),
+    (("alter", "role"), alter_user),
     (("drop", "user"), drop_user),
     (("create", "role"), create_role),
     (("drop", "role"), drop_role),

@@ -48,7 +48,6 @@ _INSTEAD = {
     "VACUUM": "nothing is left to clean up",
     "ANALYZE": "there are no statistics to gather",
     "LISTEN": "topology events come with options=smart_connector=0.1",
-    "ALTER ROLE": "use ALTER USER",
     "LOCK": "write a block (BEGIN … COMMIT): it fails with 40001 if others changed what it read",
     "CREATE MATERIALIZED": "CREATE TABLE … AS keeps an answer, CREATE VIEW names a query",
 }

@@ -117,7 +117,7 @@ def _check_part(plan: AclPlan, catalog: Catalog, user: int) -> None:
             word, what, name = "Alter", "user", plan.name
         case "drop_user" | "drop_role" as action:
             target = catalog.users.get(plan.name)
-            kind = action.removeprefix("drop_")
+            kind = action.removeprefix("drop_") if target is None else target.kind
             allowed = (
                 target is None
                 or target.owner == user
@@ -271,10 +271,12 @@ def _alter_user(plan: AclPlan, catalog: Catalog, verifier: MakeVerifier) -> tupl
 
 
 def _drop(plan: AclPlan, catalog: Catalog) -> tuple[ops.Dml, ...]:
-    kind = "user" if plan.action == "drop_user" else "role"
     if plan.name not in catalog.users and plan.if_exists:
         return ()
-    user = _user(catalog, plan.name, kind)
+    if plan.name not in catalog.users:
+        raise UndefinedObject(f"{plan.action.removeprefix('drop_')} {plan.name} does not exist")
+    user = catalog.users[plan.name]  # a user or a role: to PostgreSQL both words are the same
+    kind = user.kind
     if user.id < FIRST_USER_ID:
         raise NotInPrerequisiteState(f"{kind} {plan.name} belongs to the system")
     owned = sorted(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cairn.model.errors import SyntaxProblem, Unsupported
 from cairn.model.tables.catalog import Catalog
@@ -33,15 +33,85 @@ def _password(cursor: Cursor) -> tuple[str, str | None]:
     return password, method
 
 
+#: What PostgreSQL can say of a role, and what is so of every user and role here.
+_AS_IT_IS = (
+    *("inherit", "nosuperuser", "nocreatedb", "nocreaterole", "noreplication", "nobypassrls"),
+)
+_REFUSED = {
+    "superuser": "there is one administrator, admin",
+    "createdb": "there is one database",
+    "createrole": "GRANT CREATE USER TO …",
+    "noinherit": "whoever has a role has its rights",
+    "in": "GRANT role TO …",
+    "role": "GRANT role TO …",
+    "admin": "GRANT role TO …",
+    "valid": "ALTER USER … NOLOGIN ends it",
+    "connection": "ALTER SYSTEM SET pg_connections_per_user_max is for all users",
+}
+
+
+@dataclass
+class _Options:
+    """What follows the name, in any order."""
+
+    password: str | None = None
+    method: str | None = None
+    login: bool | None = None
+
+
+def _options(cursor: Cursor) -> _Options:
+    found = _Options()
+    cursor.accept("with")
+    while True:
+        if word := cursor.accept_one("login", "nologin"):
+            found.login = word == "login"
+        elif cursor.accept_one(*_AS_IT_IS) or _is_for_ever(cursor):
+            continue
+        elif cursor.accept("encrypted", "password") or cursor.accept("password"):
+            found.password, found.method = _password(cursor)
+        elif word := cursor.accept_one(*_REFUSED):
+            raise Unsupported(f"{word.upper()} of a role is not supported", hint=_REFUSED[word])
+        else:
+            return found
+
+
+def _is_for_ever(cursor: Cursor) -> bool:
+    """`VALID UNTIL 'infinity'`, which every password is."""
+    value = cursor.peek(2)
+    if not cursor.looking_at("valid", "until") or value is None or value.value != "infinity":
+        return False
+    cursor.at += 3
+    return True
+
+
 def create_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    return _created(cursor, is_user=True)
+
+
+def create_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
+    """With LOGIN it is a user."""
+    return _created(cursor, is_user=False)
+
+
+def _created(cursor: Cursor, *, is_user: bool) -> OtherStatement:
     quiet = cursor.accept("if", "not", "exists")
     name = cursor.name()
     cursor.accept("with")
     if cursor.accept("using"):
         raise Unsupported(f"{cursor.take().value.upper()} users are not supported")
-    cursor.expect("password")
-    password, method = _password(cursor)
-    plan = AclPlan("create_user", name, password, method, if_exists=quiet)
+    options = _options(cursor)
+    if options.login is None:
+        options.login = is_user
+    if not options.login:
+        if options.password is not None:
+            raise Unsupported("a role that cannot log in has no password", hint="add LOGIN")
+        plan = AclPlan("create_role", name, if_exists=quiet)
+    elif options.password is None:
+        if is_user and cursor.peek() is not None:
+            raise cursor.error()
+        raise SyntaxProblem("a user needs a password", hint="CREATE USER … WITH PASSWORD '…'")
+    else:
+        plan = AclPlan("create_user", name, options.password, options.method, if_exists=quiet)
     return acl_statement("CREATE ROLE", cursor, plan)
 
 
@@ -50,32 +120,24 @@ def alter_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     cursor.accept("with")
     if cursor.accept("rename", "to"):
         plan = AclPlan("alter_user", name, new_name=cursor.name())
-    elif cursor.accept("login"):
-        plan = AclPlan("alter_user", name, login=True)
-    elif cursor.accept("nologin"):
-        plan = AclPlan("alter_user", name, login=False)
-    else:
-        cursor.expect("password")
-        password, method = _password(cursor)
-        plan = AclPlan("alter_user", name, password, method)
-    return acl_statement("ALTER ROLE", cursor, plan)
+        return acl_statement("ALTER ROLE", cursor, plan)
+    options = _options(cursor)
+    plans: list[AclPlan] = []
+    if options.password is not None:
+        plans.append(AclPlan("alter_user", name, options.password, options.method))
+    if options.login is not None:
+        plans.append(AclPlan("alter_user", name, login=options.login))
+    if len(plans) > 1:
+        raise Unsupported("a password and LOGIN are changed one by one")
+    if not plans:
+        raise cursor.error()
+    return acl_statement("ALTER ROLE", cursor, plans[0])
 
 
 def drop_user(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     quiet = cursor.accept("if", "exists")
     name = cursor.name()
     return acl_statement("DROP ROLE", cursor, AclPlan("drop_user", name, if_exists=quiet))
-
-
-def create_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    quiet = cursor.accept("if", "not", "exists")
-    name = cursor.name()
-    cursor.accept("with")
-    while cursor.accept_one("nologin", "inherit", "nosuperuser", "nocreatedb", "nocreaterole"):
-        pass  # all roles are so
-    if cursor.looking_at("login"):
-        raise Unsupported("a role cannot log in", hint="CREATE USER … WITH PASSWORD '…'")
-    return acl_statement("CREATE ROLE", cursor, AclPlan("create_role", name, if_exists=quiet))
 
 
 def drop_role(cursor: Cursor, catalog: Catalog) -> OtherStatement:
