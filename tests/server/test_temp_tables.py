@@ -80,6 +80,9 @@ def test_it_hides_a_table_of_the_same_name(one: Connection, other: Connection, n
         assert rows(other, f"SELECT v FROM {name} ORDER BY id") == [("a",), ("b",), ("x",)]
         one.execute(f"DROP TABLE {name}")
         assert rows(one, question, 1, prepare=True) == [("a",)]
+        assert rows(one, f"CREATE TEMP TABLE {name} AS SELECT id + 100 AS id, v FROM {name}") == [3]
+        assert rows(one, f"SELECT id FROM {name} ORDER BY id") == [(101,), (102,), (103,)]
+        assert refused(one, f"CREATE TEMP TABLE {name} AS SELECT 1 AS id") == "42P07"
     finally:
         one.execute(f"DROP VIEW {name}_v")
 
@@ -175,7 +178,7 @@ def test_a_read_only_session_may_change_its_own(one: Connection, name: str) -> N
     one.execute("ROLLBACK")
 
 
-def test_everybody_may_have_some(cluster: Cluster) -> None:
+def test_everybody_may_have_some(cluster: Cluster, name: str) -> None:
     user = f"u{uuid.uuid4().hex[:10]}"
     cluster["i1"].sql(f"CREATE USER {user} WITH PASSWORD 'Passw0rd!'")
     try:
@@ -183,6 +186,20 @@ def test_everybody_may_have_some(cluster: Cluster) -> None:
             session.execute("CREATE TEMP TABLE x AS SELECT 1 AS a")
             assert rows(session, "SELECT a FROM x") == [(1,)]
             assert refused(session, "CREATE TABLE public_one (a int primary key)") == "42501"
+            for text in (  # the right to what it is joined with, filled from or put into
+                f"SELECT * FROM x JOIN {name} t ON t.id = x.a",
+                f"CREATE TEMP TABLE y AS SELECT * FROM {name}",
+                f"INSERT INTO x SELECT id FROM {name}",
+                f"INSERT INTO {name} SELECT a, '' FROM x",
+                f"DELETE FROM {name} USING x WHERE x.a = {name}.id",
+                f"WITH d AS (DELETE FROM x RETURNING a) SELECT 1 FROM d JOIN {name} t ON id = a",
+                f"COPY (SELECT * FROM x JOIN {name} t ON t.id = x.a) TO STDOUT",
+                f"CREATE TEMP TABLE {name} AS SELECT * FROM {name}",
+            ):
+                assert refused(session, text) == "42501", text
+            session.execute("BEGIN")
+            assert refused(session, f"INSERT INTO {name} SELECT a, '' FROM x") == "42501"
+            session.execute("ROLLBACK")
     finally:
         cluster["i1"].sql(f"DROP USER {user}")
 

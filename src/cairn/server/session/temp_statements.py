@@ -128,11 +128,11 @@ class TempStatements:
         base, user = self._face.catalog, context.user_id
         count = 0
         if plan.fill:
-            before = temps.picture
+            before, known = temps.picture, self._catalog()
             if not await temps.change(plan, user, base, context, is_ended=False):
                 return Outcome(None, 0, prepared.complete(0), (plan.skipped,))
             try:
-                count = await self._fill(plan, context)
+                count = await self._fill(plan, known, context)
             except BaseException:
                 await temps.forget(before, context)
                 raise
@@ -143,11 +143,18 @@ class TempStatements:
             told += one.notices if has_changed else (one.skipped,)
         return Outcome(None, 0, prepared.complete(0), tuple(told))
 
-    async def _fill(self, plan: plans.DdlPlan, context: Context) -> int:
-        """The rows of CREATE TEMP TABLE AS."""
-        text = plan.fill.encode()
-        cached = self._face.statements.get(text, (), context.user_id, self._catalog())
-        cached.check_rights(context.user_id, self._catalog())
+    async def _fill(self, plan: plans.DdlPlan, before: Catalog, context: Context) -> int:
+        """The rows of CREATE TEMP TABLE AS. Its query means what names meant `before` there was
+        the table: `CREATE TEMP TABLE t AS SELECT * FROM t`."""
+        user = context.user_id
+        known = msgspec.structs.replace(
+            self._catalog(), tables=before.tables, views=before.views, plans=None
+        )
+        insert = prepare(plan.fill, known, user_id=user)
+        insert.check_rights(user, known)
+        cached = as_cached(plan.fill.encode(), (), insert, known)
+        # Planned anew, a name could mean the table itself: rather an error, if others change one.
+        context = msgspec.structs.replace(context, wants_invalidation=True)
         if self._block.open is not None:
             if not self.is_outside(cached):
                 from cairn.sql.carried_rows import refused
