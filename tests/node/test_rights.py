@@ -227,6 +227,9 @@ def test_a_statement_needs_its_rights_and_no_others(statement: str, kind: str) -
 
 #: Plans that need no right on a table, or whose rights are looked at elsewhere, and where.
 ELSEWHERE = {
+    # Tables of a session: tests/server/test_temp_tables.py.
+    plans.TempRead: "the plan inside is one of the others",
+    plans.TempWrite: "the plan inside is one of the others",
     plans.AclPlan: "below: users and rights",
     plans.AlterSystemPlan: "below: the queue",
     plans.RoutinePlan: "below: views and procedures",

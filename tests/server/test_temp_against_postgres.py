@@ -210,6 +210,15 @@ class Statements:
                 f"FROM {source} x WHERE x.a > {self.whole()} GROUP BY x.id "
                 "ON CONFLICT (id) DO NOTHING RETURNING id, b"
             )
+        if in_block and 0.57 < kind < 0.62:
+            return self.one_of(
+                "UPDATE p SET a = y.m + p.id FROM (SELECT id, max(a) AS m FROM u GROUP BY id) y "
+                "WHERE y.id = p.id RETURNING p.id, p.a",
+                f"DELETE FROM p WHERE id IN (SELECT id FROM u WHERE a > {self.whole()})",
+                "UPDATE p AS x SET c = c + 1 WHERE EXISTS (SELECT 1 FROM u WHERE u.a = x.a)",
+                "SELECT x.id, y.a FROM p x LEFT JOIN u y ON y.id = x.id AND y.a = x.a",
+                "SELECT count(*) FROM p, u WHERE p.id = u.id",
+            )
         if kind < 0.65:
             return self.insert(name)
         if kind < 0.8:

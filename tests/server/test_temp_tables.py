@@ -80,6 +80,9 @@ def test_it_hides_a_table_of_the_same_name(one: Connection, other: Connection, n
         assert rows(other, f"SELECT v FROM {name} ORDER BY id") == [("a",), ("b",), ("x",)]
         one.execute(f"DROP TABLE {name}")
         assert rows(one, question, 1, prepare=True) == [("a",)]
+        assert rows(one, f"CREATE TEMP TABLE {name} AS SELECT id + 100 AS id, v FROM {name}") == [3]
+        assert rows(one, f"SELECT id FROM {name} ORDER BY id") == [(101,), (102,), (103,)]
+        assert refused(one, f"CREATE TEMP TABLE {name} AS SELECT 1 AS id") == "42P07"
     finally:
         one.execute(f"DROP VIEW {name}_v")
 
@@ -175,7 +178,7 @@ def test_a_read_only_session_may_change_its_own(one: Connection, name: str) -> N
     one.execute("ROLLBACK")
 
 
-def test_everybody_may_have_some(cluster: Cluster) -> None:
+def test_everybody_may_have_some(cluster: Cluster, name: str) -> None:
     user = f"u{uuid.uuid4().hex[:10]}"
     cluster["i1"].sql(f"CREATE USER {user} WITH PASSWORD 'Passw0rd!'")
     try:
@@ -183,6 +186,20 @@ def test_everybody_may_have_some(cluster: Cluster) -> None:
             session.execute("CREATE TEMP TABLE x AS SELECT 1 AS a")
             assert rows(session, "SELECT a FROM x") == [(1,)]
             assert refused(session, "CREATE TABLE public_one (a int primary key)") == "42501"
+            for text in (  # the right to what it is joined with, filled from or put into
+                f"SELECT * FROM x JOIN {name} t ON t.id = x.a",
+                f"CREATE TEMP TABLE y AS SELECT * FROM {name}",
+                f"INSERT INTO x SELECT id FROM {name}",
+                f"INSERT INTO {name} SELECT a, '' FROM x",
+                f"DELETE FROM {name} USING x WHERE x.a = {name}.id",
+                f"WITH d AS (DELETE FROM x RETURNING a) SELECT 1 FROM d JOIN {name} t ON id = a",
+                f"COPY (SELECT * FROM x JOIN {name} t ON t.id = x.a) TO STDOUT",
+                f"CREATE TEMP TABLE {name} AS SELECT * FROM {name}",
+            ):
+                assert refused(session, text) == "42501", text
+            session.execute("BEGIN")
+            assert refused(session, f"INSERT INTO {name} SELECT a, '' FROM x") == "42501"
+            session.execute("ROLLBACK")
     finally:
         cluster["i1"].sql(f"DROP USER {user}")
 
@@ -276,7 +293,7 @@ def test_what_it_cannot_have_is_refused(one: Connection, name: str) -> None:
     assert refused(one, "CREATE VIEW fv AS SELECT * FROM f") == "0A000"
     one.execute("BEGIN")
     one.execute(f"INSERT INTO {name} VALUES (7, 'x')")
-    assert refused(one, f"SELECT * FROM {name} JOIN f USING (id)") == "0A000"
+    assert refused(one, f"INSERT INTO f SELECT id FROM {name}") == "0A000"
     one.execute("ROLLBACK")
 
 
@@ -356,7 +373,13 @@ def test_rows_that_were_copied_in_are_put_into_a_table_in_one_block(
         assert sorted(rows(one, f"SELECT id, v FROM {name}")) == told
         assert rows(other, f"SELECT v FROM {name}") == [("old",)]
         both = f"INSERT INTO {name} SELECT t.id + 9, t.v FROM {name} t JOIN load USING (id)"
-        assert refused(one, both) == "0A000"
+        assert rows(one, both) == [3]
+        changed = f"UPDATE {name} AS t SET v = l.v || t.id FROM load l WHERE l.id = t.id"
+        assert rows(one, f"{changed} RETURNING t.v") == [("new 11",), ("new 22",), ("new 33",)]
+        gone = f"DELETE FROM {name} WHERE id IN (SELECT id + %s FROM load) RETURNING id"
+        assert sorted(rows(one, gone, 9)) == [(10,), (11,), (12,)]
+        met = f"SELECT count(*), max(load.v) FROM {name} t, pg_temp.load WHERE load.id = t.id"
+        assert rows(one, met) == [(3, "new 3")]
         one.execute("ROLLBACK")
         assert rows(one, f"SELECT v FROM {name}") == [("old",)]
         one.execute("BEGIN")

@@ -132,7 +132,7 @@ INNER: dict[str, str] = {
     "b_json_has_any": "J ls", "b_json_has_all": "J ls",
     "b_json_has": "J S", "c_json_deep": "J ls", "j_joined": "J J", "j_without": "J K",
     "j_set": "J ls J B", "c_json_pretty": "J", "j_stripped": "J", "a_json_items": "J",
-    "a_json_texts": "J", "a_json_keys": "J", "a_json_pairs": "J", "a_json_text_pairs": "J",
+    "a_json_texts": "J", "a_json_keys": "J", "a_json_pairs": "J", "a_json_text_pairs": "J", "a_path_items": "J S",
     "i_min_scale": "N", "c_json_shown": "J", "c_json_canonical": "J", "j_cut": "J ls", "a_key": "ls S",
     "a_places": "ls S", "a_replaced": "ls S S", "a_slice": "ls I I", "a_trimmed": "ls I",
     "s_of_h": "H", "s_of_x": "X", "h_of_m": "T", "h_of_v": "V", "v_of_h": "H", "h_plus": "H V",

@@ -103,7 +103,8 @@ class Catalog(msgspec.Struct, frozen=True, weakref=True, dict=True):
     @cached_property
     def by_id(self) -> dict[int, Table]:
         known = {} if self.beneath is None else self.beneath.by_id  # hidden ones too
-        return known | {table.id: table for table in self.tables.values()}
+        own = {table.id: table for table in self.temps.values()}
+        return known | {table.id: table for table in self.tables.values()} | own
 
     @cached_property
     def _tied(self) -> dict[int, set[int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from time import perf_counter, time
 from typing import Any, TypeVar
 
@@ -13,20 +12,14 @@ import msgspec
 
 from cairn.model.errors import (
     CairnError,
-    NumbersNeeded,
     QueryCanceled,
     StatementInvalidated,
-    Unsupported,
 )
 from cairn.model.rpc import RowShape
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.temporary import touches
 from cairn.model.tracing import Parent, without_parent
-from cairn.model.types.values import OIDS
 from cairn.net.spans import ACTIVE, Span
-from cairn.node.statements.asker.explaining import Inner
 from cairn.node.statements.asker.streams import Stream
-from cairn.node.statements.blocks.open_block import Given
 from cairn.node.statements.context import ASKED, LATE, TAKEN, Context, Taken, Travelled
 from cairn.node.statements.executor import Outcome
 from cairn.node.statements.temporary.tables import Temps
@@ -41,9 +34,9 @@ from cairn.server.session.blocks import ACTIONS, Block, Modes, check_reading
 from cairn.server.session.cursors import Cursors
 from cairn.server.session.named import Named
 from cairn.server.session.settings import Parameters, check_known, is_on
+from cairn.server.session.temp_statements import TempStatements, is_own
 from cairn.server.statements import Cached
 from cairn.sql import plans
-from cairn.sql.plans import Prepared
 from cairn.storage.files.pieces import Rows
 
 T = TypeVar("T")
@@ -67,7 +60,7 @@ class Running:
         self._parameters, self._who, self._end = parameters, who, end
         self.cursors, self.named = Cursors(book, block), Named(face, book, lambda: self.catalog)
         self._taken = Taken()
-        self.temps: Temps | None = None  # from the first temporary table on
+        self.own = TempStatements(face, block, who, lambda: self.catalog)
         self.cancelled = threading.Event()
         self._cancel_reason = ""
         self._deadline: float | None = None  # of what is running, by the loop's clock
@@ -84,19 +77,14 @@ class Running:
         self._sent = 0  # rows of a longer answer so far
 
     @property
+    def temps(self) -> Temps | None:
+        return self.own.temps
+
+    @property
     def catalog(self) -> Catalog:
         """What names mean in this session."""
         base = self._face.catalog
         return base if self.temps is None else self.temps.catalog(base)
-
-    def _own_tables(self) -> Temps:
-        if self.temps is None:
-            face = self._face
-            reads, numbers = face.execution.reads.open_reads, face.executor.numbers
-            most = partial(face.number, "temp_tables_max_bytes")
-            self.temps = Temps(reads, numbers, self._who().pid, self._block.hold, most)
-            self._block.has_temps(self.temps)
-        return self.temps
 
     # --- its time and its end ---------------------------------------------------------------------
 
@@ -286,8 +274,8 @@ class Running:
             inner, values = await self.named.executed(plan, context, self.understood, self.check)
             self.check(inner, cached.text)
             return self.now(inner, values) or await self._run(inner, values, formats)
-        if isinstance(plan, plans.DdlPlan) and (plan.temp or self._is_own(cached.prepared, plan)):
-            return await self._ended(self._change_temps(cached.prepared, plan, context), context)
+        if isinstance(plan, plans.DdlPlan) and (plan.temp or is_own(cached.prepared, plan)):
+            return await self._ended(self.own.change(cached.prepared, plan, context), context)
         travelled = Travelled()
         shape = None
         if formats is not None and type(cached.prepared.plan) is plans.ScatterRead:
@@ -297,9 +285,9 @@ class Running:
         context = msgspec.structs.replace(
             context, takes_pieces=True, travelled=travelled, shape=shape
         )
-        if self._block.open is not None and not self._is_outside(cached):
-            given = await self._given(cached, params, context)
-            work = self._block.open.run(cached, params, context, given)
+        if self._block.open is not None and not self.own.is_outside(cached):
+            carried, told_with, given = await self.own.carried(cached, params, context)
+            work = self._block.open.run(carried, told_with, context, given)
             outcome = await self._ended(work, context)
         else:
             outcome = await self._ended(self._face.executor.run(cached, params, context), context)
@@ -320,95 +308,6 @@ class Running:
         """What changes temporary tables bit by bit, all of it or nothing."""
         assert self.temps is not None
         return await self.temps.as_one(self.context(), work)
-
-    def _is_outside(self, cached: Cached) -> bool:
-        """Whether the open block has no part in it: the session's own tables alone are touched."""
-        open_, prepared = self._block.open, cached.prepared
-        assert open_ is not None
-        plan = plans.carried_out(prepared.plan)
-        if not touches(prepared.tables):
-            return False
-        is_mixed = cached.sharded and (open_.has_written or open_.is_strict)
-        if isinstance(plan, plans.TempRead | plans.TempWrite) and not is_mixed:
-            return True
-        from cairn.sql import given_rows  # brings sqlglot along
-
-        is_given = given_rows.inserted(prepared) is not None
-        if is_given and not (is_mixed and given_rows.reads_others(prepared)):
-            return False
-        raise Unsupported(
-            "a statement of this block cannot have temporary tables and others that it has written",
-            detail="What a block has written is with the owner of its rows, which does not have "
-            "the tables of this session.",
-            hint="COMMIT first, or copy the rows in a statement before the block",
-        )
-
-    async def _given(self, cached: Cached, params: Sequence[Any], context: Context) -> Given | None:
-        """Rows of temporary tables for a table of the cluster: they are read here, and given to
-        the block."""
-        if not touches(cached.prepared.tables):
-            return None
-        from cairn.sql import given_rows
-
-        prepared, open_, catalog = cached.prepared, self._block.open, self._face.catalog
-        write = given_rows.inserted(prepared)
-        assert write is not None and open_ is not None
-        values = prepared.start(params, open_.now)
-        reads, numbers = self._face.executor.reads, self._face.executor.numbers
-        while True:
-            try:
-                found = await reads.read(write.read, values, cached.sharded, context.at_masters())
-                break
-            except NumbersNeeded as need:
-                await numbers.more(need)
-        told = given_rows.over_no_rows(prepared, catalog, context.user_id)
-        sharded = catalog.sharded(told.tables)
-        oids = tuple(OIDS[type_] for type_ in told.param_types)
-        return Given(Inner(told, sharded, oids), write.rows(found))
-
-    def _is_own(self, prepared: Prepared, plan: plans.DdlPlan) -> bool:
-        """Whether a change of the schema is one of temporary tables."""
-        if plan.fill or not touches(prepared.tables):
-            return False
-        if not all(touches((each,)) for each in prepared.tables):
-            raise Unsupported(
-                f"{prepared.tag} of temporary tables and others at once is not supported",
-                hint="use a statement for each",
-            )
-        return True
-
-    async def _change_temps(
-        self, prepared: Prepared, plan: plans.DdlPlan, context: Context
-    ) -> Outcome:
-        temps, told = self._own_tables(), list[str]()
-        context = msgspec.structs.replace(context, temps=temps)
-        base, user = self._face.catalog, context.user_id
-        count = 0
-        if plan.fill:
-            before = temps.picture
-            if not await temps.change(plan, user, base, context, is_ended=False):
-                return Outcome(None, 0, prepared.complete(0), (plan.skipped,))
-            try:
-                count = await self._fill(plan, context)
-            except BaseException:
-                await temps.forget(before, context)
-                raise
-            temps.committed()
-            return Outcome(None, count, prepared.complete(count), plan.notices)
-        for one in (plan, *plan.more):
-            has_changed = await temps.change(one, user, base, context)
-            told += one.notices if has_changed else (one.skipped,)
-        return Outcome(None, 0, prepared.complete(0), tuple(told))
-
-    async def _fill(self, plan: plans.DdlPlan, context: Context) -> int:
-        """The rows of CREATE TEMP TABLE AS."""
-        text = plan.fill.encode()
-        cached = self._face.statements.get(text, (), context.user_id, self.catalog)
-        cached.check_rights(context.user_id, self.catalog)
-        if self._block.open is not None:
-            self._is_outside(cached)
-            context = msgspec.structs.replace(context, now=self._block.open.now)
-        return (await self._face.executor.run(cached, (), context)).count
 
     async def _ended(self, work: Coroutine[Any, Any, T], context: Context) -> T:
         """Who cancels it, or lets it run out of time, is told so."""
