@@ -31,8 +31,7 @@ from cairn.server.caller import Caller
 from cairn.server.calls import calls
 from cairn.server.face import PgFace
 from cairn.server.session.blocks import ACTIONS, Block, Modes, check_reading
-from cairn.server.session.cursors import Cursors
-from cairn.server.session.named import Named
+from cairn.server.session.cursors import Cursors, Named
 from cairn.server.session.settings import Parameters, check_known, is_on
 from cairn.server.session.temp_statements import TempStatements, is_own
 from cairn.server.statements import Cached
