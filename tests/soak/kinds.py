@@ -110,7 +110,8 @@ class Load:
 
     def _copies(self) -> Step:
         session = self._session()
-        lines = "".join(f"{at}\tc{at}\t{at}.5\n" for at in range(ROWS + 1, ROWS + 201))
+        first = ROWS + 1 + 1_000 * self._number
+        lines = "".join(f"{at}\tc{at}\t{at}.5\n" for at in range(first, first + 200))
 
         def step() -> None:
             cursor = session.cursor()
@@ -119,7 +120,7 @@ class Load:
             with cursor.copy("COPY soak_rows TO STDOUT") as out:
                 for _ in out:
                     pass
-            cursor.execute(f"DELETE FROM soak_rows WHERE id > {ROWS}")
+            cursor.execute(f"DELETE FROM soak_rows WHERE id BETWEEN {first} AND {first + 199}")
 
         return step
 
@@ -129,7 +130,10 @@ class Load:
 
         def step() -> None:
             at = next(ids)
-            with session.transaction():
+            with (
+                contextlib.suppress(psycopg.errors.SerializationFailure),  # others came between
+                session.transaction(),
+            ):
                 session.execute("SELECT n FROM soak_rows WHERE id = %s", (at,)).fetchall()
                 session.execute("UPDATE soak_rows SET n = n + 1 WHERE id = %s", (at,))
 
