@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from tests.cluster.harness import Cluster, Node
+from tests.cluster.harness import Cluster, Node, eventually
 
 pytestmark = pytest.mark.cluster
 CHANGES = 8
@@ -167,3 +167,36 @@ def test_a_copy_whose_column_goes_is_told_so_and_what_is_stored(cluster: Cluster
             copy.write(f"{ROWS + 1}\t1\n")
         assert "1 rows that came before are stored" in str(told.value.diag.message_hint)
         assert connection.execute("SELECT count(*) FROM t").fetchone() == (ROWS + 1,)
+
+
+def test_a_change_that_waits_for_another_hears_a_time_limit_and_a_cancel(
+    new_cluster: Callable[..., Cluster],
+) -> None:
+    """The other one waits for an owner that stands still."""
+    cluster = new_cluster().start("i1", "i2", "i3")
+    node = cluster[cluster.leader("i1")]
+    still = next(each for each in cluster.nodes.values() if each is not node)
+    node.sql("CREATE TABLE t (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
+    pending = "SELECT count(*) FROM _pico_property WHERE key = 'pending_schema_change'"
+    with node.connect() as altering, node.connect() as asking:
+        change = threading.Thread(
+            target=lambda: altering.execute("ALTER TABLE t ADD COLUMN more INT")
+        )
+        still.pause()
+        try:
+            change.start()
+            eventually(lambda: node.sql(pending) == [(1,)], "the change is pending")
+            asking.execute("SET statement_timeout = 300")
+            for text in ("CREATE TABLE copied AS SELECT 1 AS a", "CREATE TABLE copied (a INT)"):
+                with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+                    asking.execute(text.encode())
+            asking.execute("SET statement_timeout = 0")
+            stop = threading.Timer(0.3, asking.cancel)
+            stop.start()
+            with pytest.raises(psycopg.errors.QueryCanceled, match="user request"):
+                asking.execute("CREATE TABLE copied AS SELECT 1 AS a")
+        finally:
+            still.resume()
+            change.join(60)
+    with pytest.raises(psycopg.errors.UndefinedTable):
+        node.sql("SELECT * FROM copied")

@@ -130,36 +130,3 @@ def test_a_client_that_goes_leaves_no_table(sql: Connection, cluster: Cluster) -
         wire.shutdown(socket.SHUT_RDWR)  # as a process that was killed: nothing is said any more
     eventually(lambda: rows(sql, made) == [(0,)], "the table to go again")
     thread.join()
-
-
-def test_it_hears_a_time_limit_and_a_cancel_while_another_change_is_pending(
-    cluster: Cluster, sql: Connection
-) -> None:
-    node = cluster["i2"]
-    pending = "SELECT count(*) FROM _pico_property WHERE key = 'pending_schema_change'"
-    with node.connect() as loading, node.connect() as altering, node.connect() as asking:
-        altering_thread = threading.Thread(
-            target=lambda: altering.execute("ALTER TABLE source ADD COLUMN more INT")
-        )
-        with loading.cursor() as cursor, cursor.copy("COPY source (id) FROM STDIN") as copy:
-            copy.write_row((1000,))  # an open COPY: the change waits for its end
-            altering_thread.start()
-            try:
-                eventually(lambda: node.sql(pending) == [(1,)], "the change is pending")
-                asking.execute("SET statement_timeout = 300")
-                for text in ("CREATE TABLE copied AS SELECT 1 AS a", "CREATE TABLE copied (a INT)"):
-                    with pytest.raises(
-                        (psycopg.errors.QueryCanceled, psycopg.errors.OperationalError)
-                    ):
-                        asking.execute(text)
-                asking.execute("SET statement_timeout = 0")
-                stop = threading.Timer(0.3, asking.cancel)
-                stop.start()
-                with pytest.raises(psycopg.errors.QueryCanceled):
-                    asking.execute("CREATE TABLE copied AS SELECT 1 AS a")
-            finally:
-                copy.write_row((1001,))
-        altering_thread.join(30)
-    assert rows(sql, "SELECT count(*) FROM source WHERE more IS NULL") == [(52,)]
-    with pytest.raises(psycopg.errors.UndefinedTable):
-        sql.execute("SELECT * FROM copied")

@@ -283,7 +283,7 @@ def test_rights_name_what_the_caller_has_to_check(cluster: Cluster) -> None:
             ],
         ),
         ("ALTER TABLE t RENAME TO u", ["rename in the catalogue of t: u"]),
-        ("CREATE TABLE n AS SELECT 1 AS a", ["create table n, ", "then: INSERT INTO n (a)"]),
+        ("CREATE TABLE n AS SELECT 1 AS a", ["create table n, ", "then: INSERT INTO public.n (a)"]),
     ],
 )
 def test_explain_says_what_a_change_would_do_and_does_nothing(

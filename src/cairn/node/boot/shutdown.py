@@ -14,6 +14,8 @@ from cairn.model.members.cluster import Cluster
 from cairn.model.members.topology import Grade
 from cairn.model.rpc import Empty, IndexResponse, UpdateInstanceRequest, WaitIndexRequest
 from cairn.node.instance import Instance
+from cairn.node.waiting import until
+from cairn.raft.types import ConfState
 
 log = logging.getLogger("cairn.shutdown")
 
@@ -21,6 +23,7 @@ LIMIT_S = 10.0
 NO_QUORUM_EXIT = 6
 NO_QUORUM_S = 0.7  # a hand-over of leadership looks like this too, for a moment
 CONFIRM_S = 1.5
+NEEDED_S = 4.0  # for those who stay to change the voters, with our vote for the last time
 
 
 async def leave(instance: Instance) -> int:
@@ -39,6 +42,8 @@ async def leave(instance: Instance) -> int:
             return 5
         if asked and row.current_state.grade is Grade.OFFLINE:
             await _others_know(instance)
+            if not await until(lambda: not _is_needed(instance), NEEDED_S):
+                log.warning("those who stay cannot decide without this instance: it leaves")
             log.info("this instance is Offline; the cluster goes on without it")
             return 0
         missing = _missing(instance)
@@ -103,6 +108,27 @@ def _missing(instance: Instance) -> list[int]:
     if runner.leader_id in reached - {runner.raft_id}:
         return []
     return missing_voters(runner.conf.voters, reached)
+
+
+def _is_needed(instance: Instance) -> bool:
+    """Offline, and still a voter: somebody died, and was in the way of the change of voters."""
+    runner, cluster = instance.runner, instance.state.cluster
+    stay = {
+        row.raft_id
+        for row in cluster.instances.values()
+        if row.target_state.grade is Grade.ONLINE and instance.peers.is_connected(row.raft_id)
+    }
+    return needs_vote(runner.conf, runner.raft_id, stay)
+
+
+def needs_vote(conf: ConfState, own: int, stay: set[int]) -> bool:
+    """Whether those who stay are there, and are no majority without our vote."""
+    return any(
+        own in voters
+        and bool(stay.intersection(voters))
+        and len(stay.intersection(voters)) < len(voters) // 2 + 1
+        for voters in (conf.voters, conf.voters_outgoing)
+    )
 
 
 def missing_voters(voters: tuple[int, ...], reached: set[int]) -> list[int]:
