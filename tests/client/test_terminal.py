@@ -163,10 +163,13 @@ def test_a_demo_is_stopped_by_any_name_of_its_directory(
     (place / "i1").mkdir(parents=True)
     (tmp_path / "there").symlink_to(tmp_path, target_is_directory=True)
     word = f"{tmp_path}/there/../{tmp_path.name}/d/i1"
-    command = [sys.executable, "-c", "print('up', flush=True); input()", word]
+    holding = (
+        "import sys; held = open(sys.argv[1] + '/lock', 'w'); print('up', flush=True); input()"
+    )
+    command = [sys.executable, "-c", holding, word]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout is not None
-    process.stdout.readline()  # before it is up its command line may be empty
+    process.stdout.readline()  # from here on it has the lock
     try:
         (place / "i1" / "cairn.pid").write_text(f"{process.pid}\n")
         (place / "demo.json").write_text("{}")
