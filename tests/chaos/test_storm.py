@@ -41,6 +41,7 @@ def storm(tmp_path: Path) -> Iterator[Callable[..., Storm]]:
         each.close()
 
 
+@pytest.mark.slow
 def test_two_blows_against_sync_masters_lose_nothing(storm: Callable[..., Storm]) -> None:
     storm("sync").run(2, kinds=HARD)
 

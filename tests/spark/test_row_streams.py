@@ -193,6 +193,7 @@ def drained(dsn: str, pool: SyncPool) -> Iterator[Callable[[str], None]]:
     eventually(is_calm, "everybody to have its share again", 60.0)
 
 
+@pytest.mark.slow
 def test_changes_of_a_key_come_in_order_while_its_bucket_moves_there_and_back(
     stream: Callable[..., RowStream], pool: SyncPool, table: Callable[[str], str],
     drained: Callable[[str], None],

@@ -13,7 +13,7 @@ from .generate import Generator
 from .postgres import Both, compare, report
 
 pytestmark = pytest.mark.clients
-GENERATED = int(os.environ.get("CAIRN_SQL_GENERATED", "1200"))
+GENERATED = int(os.environ.get("CAIRN_SQL_GENERATED", "800"))
 SEED = int(os.environ.get("CAIRN_SQL_SEED", "20260101"))
 
 
