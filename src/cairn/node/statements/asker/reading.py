@@ -262,14 +262,10 @@ class Reads:
                 if more is None:
                     whole[at] = rows
                 await merge.table(len(fragment.types), rows, more, context)
-            piece = await merge.start(plan.sql, plan.bind(values))
+            return await merge.answer(plan.sql, plan.bind(values))
         except BaseException:
             merge.close()
             raise
-        if not piece.is_last:
-            return plain(piece.rows), merge
-        merge.close()
-        return plain(piece.rows), None
 
     async def _point_read(
         self,

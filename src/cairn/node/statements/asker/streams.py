@@ -236,6 +236,14 @@ class Merge:
         piece: Piece = await self._after(lambda merger: merger.take(most))
         return piece
 
+    async def answer(self, sql: str, args: Sequence[Any]) -> tuple[list[Row], Merge | None]:
+        """The first rows of the statement, and itself for the rest; closed where there is none."""
+        piece = await self.start(sql, args)
+        if not piece.is_last:
+            return plain(piece.rows), self
+        self.close()
+        return plain(piece.rows), None
+
     async def _after(self, work: Callable[[Merger], Any]) -> Any:
         """After what has been put off until something has to wait for it."""
         before, self._work = self._work, []

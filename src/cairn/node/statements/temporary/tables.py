@@ -347,14 +347,10 @@ class Temps:
         merge.begin(0, limits.SPILL_BYTES)
         try:
             await merge.table(len(rows[0]), rows, _Rest(self, pieces), context)
-            piece = await merge.start("SELECT * FROM m0", ())
+            return await merge.answer("SELECT * FROM m0", ())
         except BaseException:
             merge.close()
             raise
-        if not piece.is_last:
-            return plain(piece.rows), merge
-        merge.close()
-        return plain(piece.rows), None
 
     # --- the schema -------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from cairn.model.errors import UndefinedTable, Unsupported
-from cairn.model.tables.sequences import numbering
+from cairn.model.tables.sequences import Numbering, numbering
 from cairn.model.types.values import ColumnType
 from cairn.sql.bind.scope import Binder
 from cairn.sql.functions.function_list import CURRENT_NUMBER, NEXT_NUMBER
@@ -17,18 +17,7 @@ _INT = ColumnType.INTEGER
 
 
 def next_value(binder: Binder, node: exp.Anonymous) -> Expr:
-    """Only a name that is known when the statement is planned: the right to it is checked then."""
-    name = _name(node)
-    if name is None:
-        raise Unsupported(
-            "nextval takes the name of a sequence as a constant",
-            hint="nextval('name')",
-            position=walk_position(node),
-        )
-    found = numbering(binder.catalog, name)
-    if found is None:
-        raise UndefinedTable(f'relation "{name}" does not exist', position=walk_position(node))
-    binder.tables[found.table.id] = found.table
+    found, _ = _numbering(binder, node, "nextval")
     binder.numbered[found.table.id] = found.table
     given = (found.table.id, found.start, found.step)
     return Call(_INT, NEXT_NUMBER, tuple(Const(_INT, each) for each in given))
@@ -39,19 +28,25 @@ def current_value(binder: Binder, node: exp.Anonymous) -> Expr:
     numbers has none to be told again."""
     if str(node.this).lower() == "lastval" and not node.expressions:
         return Call(_INT, CURRENT_NUMBER, (Const(_INT, 0), Const(ColumnType.STRING, "")))
+    found, name = _numbering(binder, node, "currval")
+    given = (Const(_INT, found.table.id), Const(ColumnType.STRING, name))
+    return Call(_INT, CURRENT_NUMBER, given)
+
+
+def _numbering(binder: Binder, node: exp.Anonymous, word: str) -> tuple[Numbering, str]:
+    """Only a name that is known when the statement is planned: the right to it is checked then."""
     name = _name(node)
     if name is None:
         raise Unsupported(
-            "currval takes the name of a sequence as a constant",
-            hint="currval('name')",
+            f"{word} takes the name of a sequence as a constant",
+            hint=f"{word}('name')",
             position=walk_position(node),
         )
     found = numbering(binder.catalog, name)
     if found is None:
         raise UndefinedTable(f'relation "{name}" does not exist', position=walk_position(node))
     binder.tables[found.table.id] = found.table
-    given = (Const(_INT, found.table.id), Const(ColumnType.STRING, name))
-    return Call(_INT, CURRENT_NUMBER, given)
+    return found, name
 
 
 def _name(node: exp.Anonymous) -> str | None:

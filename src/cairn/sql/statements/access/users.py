@@ -61,7 +61,6 @@ class _Options:
 
 def _options(cursor: Cursor) -> _Options:
     found = _Options()
-    cursor.accept("with")
     while True:
         if word := cursor.accept_one("login", "nologin"):
             found.login = word == "login"
