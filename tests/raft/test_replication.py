@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from cairn.raft.types import Entry, Message, MsgKind, RaftCorruption
+from cairn.raft.types import Entry, Message, MsgKind
 from cairn.sim.script import Script
 
 
@@ -104,10 +102,26 @@ def test_a_heartbeat_never_commits_past_what_was_acknowledged() -> None:
     assert {m.to: m.commit for m in beats} == {2: script[1].log.committed, 3: 2}
 
 
-def test_a_heartbeat_that_commits_what_we_lack_is_corruption() -> None:
+def test_a_heartbeat_that_commits_what_we_lack_is_refused() -> None:
     core = Script(3)[2]
-    with pytest.raises(RaftCorruption):
-        core.step(Message(MsgKind.HEARTBEAT, 1, 2, 1, commit=7))
+    core.step(Message(MsgKind.HEARTBEAT, 1, 2, 1, commit=7))
+    assert core.log.committed == 1 and core.log.is_short()
+    [told] = core.ready().messages
+    assert (told.kind, told.reject, told.reject_hint) == (MsgKind.HEARTBEAT_RESP, True, 1)
+
+
+def test_who_was_given_an_old_disk_gets_a_snapshot_if_it_has_to() -> None:
+    script = Script(3)
+    script.elect(1)
+    old = script.nodes[2].durable.copy()
+    script.propose(1, b"a", b"b")
+    script.compact(1)
+    script.crash(2)
+    script.put_back(2, old)
+    script.tick(5)
+    assert script[2].log.applied == script[1].log.applied
+    script.propose(1, b"c")
+    assert script.nodes[2].data == [b"c"]
 
 
 def test_a_follower_too_far_behind_gets_a_snapshot() -> None:

@@ -81,8 +81,7 @@ class RaftCore:
         if self.tenure is not None:
             self._tick_leader(self.tenure)
         elif self.election_elapsed >= self.election_timeout and self.elections.promotable():
-            self.election_elapsed = 0
-            self.campaign()
+            self.campaign()  # who may not goes on counting: it has heard of no leader lately
 
     def _tick_leader(self, tenure: Tenure) -> None:
         if self.election_elapsed >= self.config.election_tick:

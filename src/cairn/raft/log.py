@@ -40,6 +40,7 @@ class RaftLog:
         self.committed = max(commit, first - 1, applied)
         self.applied = self.applying = applied
         self.applying_bytes = 0
+        self.owed = (0, 0)  # (term, index) that we acknowledged and do not have; see `owe`
 
     # --- reading
 
@@ -88,8 +89,15 @@ class RaftLog:
 
     def is_up_to_date(self, index: int, term: int) -> bool:
         """Is a log that ends with (index, term) at least as new as ours?"""
-        ours = self.last_term()
-        return term > ours or (term == ours and index >= self.last)
+        return (term, index) >= max((self.last_term(), self.last), self.owed)
+
+    def owe(self, term: int, index: int) -> None:
+        """A leader of `term` has our word for `index`, which is not in this log: our files are
+        older than that word. Until we have it again nobody may win by our forgetting."""
+        self.owed = max(self.owed, (term, index))
+
+    def is_short(self) -> bool:
+        return self.owed > (self.last_term(), self.last)
 
     def has_unapplied_conf_change(self) -> bool:
         low = max(self.applied + 1, self.first_index())

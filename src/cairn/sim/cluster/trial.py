@@ -25,6 +25,7 @@ from cairn.sim.cluster.blows.exact import (
     switch_and_expel,
 )
 from cairn.sim.cluster.blows.nemesis import Nemesis
+from cairn.sim.cluster.blows.old_files import old_files
 from cairn.sim.cluster.blows.schema_blows import GLOBAL, GLOBAL_INDEX, SCHEMA, prepared
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.history import BUCKETS, Result
@@ -70,6 +71,8 @@ KINDS: dict[str, Kind] = {
     "restarts": Kind((N.kill, N.kill, N.stop, N.power, N.switch, N.alter)),
     "blackouts": Kind((N.blackout, N.switch, N.alter)),
     "lost-tails": Kind((N.lose_tail, N.switch), loses=True),
+    "old-files": Kind((old_files, old_files, N.switch, N.alter)),
+    "old-files-moves": Kind((old_files, old_files, N.weigh, N.weigh, N.forget_row_logs, N.alter), 2),
     "rot": Kind((N.rot, N.rot, N.switch, N.forget_logs), scrubs=True),
     "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
     "copies": Kind((N.forget_row_logs, N.forget_row_logs, N.kill_replica, N.switch, N.kill, N.cut)),
@@ -103,7 +106,7 @@ _ALL = tuple(
         for kind in KINDS.values()
         if not kind.loses and not kind.scrubs
         for blow in kind.blows
-        if blow is not N.blackout  # with other blows there may be no majority
+        if blow not in (N.blackout, old_files)  # with other blows there may be no majority
     )
 )
 
