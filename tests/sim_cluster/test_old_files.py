@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 
+import msgspec
 import pytest
 
 from cairn.model.members.topology import Grade
 from cairn.sim.cluster.blows.nemesis import Nemesis
 from cairn.sim.cluster.blows.old_files import files_of, put_back
+from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.trial import run_trial
-from tests.sim_cluster.scenes import Triple, inside, played
+from tests.sim_cluster.scenes import Triple, inside, played, world_of
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
@@ -40,8 +42,50 @@ def test_a_voter_whose_disk_went_back_gets_what_it_acknowledged_again(mode: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 4])
-def test_old_files_of_one_instance_lose_nothing(seed: int) -> None:
-    """Seeds that failed: in the second one entries of Raft were replaced."""
-    result = run_trial("old-files")(seed)
+@pytest.mark.parametrize("kind", ["old-files", "old-files-moves"])
+def test_old_files_of_one_instance_lose_nothing(kind: str) -> None:
+    result = run_trial(kind)(2)
     assert result.failure is None, result.failure
+
+
+def test_a_founder_that_remembers_only_itself_does_not_lead_a_second_cluster() -> None:
+    """Its disk is of the first minute, when its own vote was enough: it led at once, alone."""
+    world = world_of("a", "b", "c", factor=3, mode="sync")
+    load = Load(world)
+    a, b, c = world.nodes.values()
+    led: list[int] = []
+
+    async def watch() -> None:
+        while True:
+            if a.is_leader:
+                led.append(inside(a).runner.term)
+            await asyncio.sleep(0.001)
+
+    async def script() -> None:
+        a.config = msgspec.structs.replace(a.config, peers=(a.config.advertise,))
+        a.start()
+        await world.until(lambda: a.grade is Grade.ONLINE, "the first one Online", 30.0)
+        old = files_of(a)
+        b.start()
+        c.start()
+        await world.settled(60.0)
+        await load.create_table()
+        for key in range(1, 10):
+            await load.write(load.masters()[0], key)
+        await world.until(lambda: len(inside(b).runner.conf.voters) == 3, "three voters", 30.0)
+        a.crash(power=True)
+        put_back(a, old)
+        await world.until(lambda: b.is_leader or c.is_leader, "another leader", 30.0)
+        await asyncio.sleep(4.0)
+        a.config = msgspec.structs.replace(a.config, peers=b.config.peers)
+        watching = asyncio.ensure_future(watch())
+        a.start()
+        await world.until(
+            lambda: a.grade is Grade.ONLINE and inside(a).runner.applied_index > 20, "a back", 60.0
+        )
+        await world.settled()
+        watching.cancel()
+        assert led == []
+        await load.check()
+
+    world.run(script)

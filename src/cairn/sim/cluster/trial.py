@@ -71,8 +71,10 @@ KINDS: dict[str, Kind] = {
     "restarts": Kind((N.kill, N.kill, N.stop, N.power, N.switch, N.alter)),
     "blackouts": Kind((N.blackout, N.switch, N.alter)),
     "lost-tails": Kind((N.lose_tail, N.switch), loses=True),
-    "old-files": Kind((old_files, old_files, N.switch, N.alter)),
-    "old-files-moves": Kind((old_files, old_files, N.weigh, N.weigh, N.forget_row_logs, N.alter), 2),
+    "old-files": Kind((old_files, old_files, N.switch, N.alter_columns)),
+    "old-files-moves": Kind(
+        (old_files, old_files, N.weigh, N.weigh, N.forget_row_logs, N.alter), 2
+    ),
     "rot": Kind((N.rot, N.rot, N.switch, N.forget_logs), scrubs=True),
     "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
     "copies": Kind((N.forget_row_logs, N.forget_row_logs, N.kill_replica, N.switch, N.kill, N.cut)),

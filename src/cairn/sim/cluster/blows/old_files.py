@@ -55,7 +55,9 @@ async def old_files(nemesis: Nemesis) -> None:
     files = files_of(node)
     await asyncio.sleep(drawn.uniform(0.2, 3.0))
     for _ in range(drawn.randint(0, 2)):
-        await drawn.choice((nemesis.switch, nemesis.alter, nemesis.forget_logs, nemesis.weigh))()
+        await drawn.choice(
+            (nemesis.switch, nemesis.alter_columns, nemesis.forget_logs, nemesis.weigh)
+        )()
     await asyncio.sleep(drawn.uniform(0.2, 3.0))
     which = drawn.choice(("", "", "raft.db", "data.db"))
     chosen = {path: content for path, content in files.items() if path.name.startswith(which)}
