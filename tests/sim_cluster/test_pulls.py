@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+from collections.abc import Awaitable
 
 import msgspec
 import pytest
@@ -157,12 +158,16 @@ def test_a_pull_that_was_held_is_answered_in_a_new_epoch_once_that_is_entered() 
             place.entered.clear()
             place.history = copy.copy(place.history)
             inside(scene.master).data.announce()
+            early = handle(msgspec.structs.replace(asked[-1], wait_s=0.0))
+            assert isinstance(early, Awaitable)
+            soon = asyncio.ensure_future(early)
             await asyncio.sleep(0.1)
-            assert said == []
+            assert said == [] and not soon.done()
             place.entered.set()
             await asyncio.sleep(0.01)
             [answer] = said
             assert isinstance(answer, Rows) and answer.records == []
+            assert (await soon).records == []
 
         await in_process(scene.master, hold)
 
