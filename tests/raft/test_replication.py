@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cairn.raft.types import Entry, Message, MsgKind
+import pytest
+
+from cairn.raft.types import Entry, Message, MsgKind, RaftCorruption
 from cairn.sim.script import Script
 
 
@@ -108,6 +110,21 @@ def test_a_heartbeat_that_commits_what_we_lack_is_refused() -> None:
     assert core.log.committed == 1 and core.log.is_short()
     [told] = core.ready().messages
     assert (told.kind, told.reject, told.reject_hint) == (MsgKind.HEARTBEAT_RESP, True, 1)
+
+
+def test_who_has_committed_something_else_does_not_say_that_it_has_the_leader_s() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.propose(1, b"a", b"b")
+    core = script[2]
+    index, term = core.log.committed - 1, core.log.last_term()
+    core.step(Message(MsgKind.APP, 1, 2, term, index, term, [Entry(term, index + 1, 0, b"b")]))
+    for at, theirs, entries in (
+        (index, term - 1, []),
+        (index, term, [Entry(term + 1, index + 1, 0, b"c")]),
+    ):
+        with pytest.raises(RaftCorruption, match="expel it"):
+            core.step(Message(MsgKind.APP, 1, 2, term + 1, at, theirs, entries))
 
 
 def test_who_was_given_an_old_disk_gets_a_snapshot_if_it_has_to() -> None:

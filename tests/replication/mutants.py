@@ -473,6 +473,28 @@ MUTANTS = tuple(
             "::test_who_has_a_row_is_expelled_when_enough_of_the_others_have_it",
         ),
         (
+            *("19", "a stream reads a log that is forgotten meanwhile", STREAMS),
+            *(
+                '        reader.connection.execute("BEGIN")',
+                '        reader.connection.execute("SELECT 1")',
+            ),
+            "tests/server/test_told_changes.py::"
+            "test_records_that_are_forgotten_while_they_are_read_are_told",
+        ),
+        (
+            *("8", "who is run again goes behind others", "storage/files/writer.py"),
+            "        for job in reversed(jobs):\n            self._queue.insert(self._urgent, job)",
+            "        for job in jobs:\n            self._queue.append(job)",
+            "tests/storage/test_writer.py::test_whoever_is_run_again_keeps_its_place",
+        ),
+        (
+            *("blocks", "temporary rows stay of a refused commit", "server/session/blocks.py"),
+            "        except BaseException:\n            self._end()\n",
+            "        except BaseException:\n            self._end(is_committed=True)\n",
+            "tests/server/test_temp_tables.py::"
+            "test_a_commit_that_is_refused_leaves_nothing_in_temporary_tables",
+        ),
+        (
             *("10", "acknowledgements outlive their epoch", ACKS),
             *("        self.vclocks.clear()\n", ""),
             "tests/node/test_acknowledgements.py::"

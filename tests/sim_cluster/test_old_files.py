@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 
 import msgspec
@@ -89,3 +90,34 @@ def test_a_founder_that_remembers_only_itself_does_not_lead_a_second_cluster() -
         await load.check()
 
     world.run(script)
+
+
+def test_a_founder_that_went_on_alone_ends_and_says_why(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was told of nobody to ask. It said that it had the others' entries, and had its own."""
+    monkeypatch.setattr("cairn.sim.cluster.world.check_masters", lambda nodes: None)
+    world = world_of("a", "b", "c", factor=3, mode="sync")
+    a, b, c = world.nodes.values()
+    world.checks.applied = lambda node, done: None  # type: ignore[method-assign]
+    world.checks.observe = lambda file, connection: None  # type: ignore[method-assign]
+
+    async def script() -> None:
+        a.config = msgspec.structs.replace(a.config, peers=(a.config.advertise,))
+        a.start()
+        await world.until(lambda: a.grade is Grade.ONLINE, "the first one Online", 30.0)
+        old = files_of(a)
+        b.start()
+        c.start()
+        await world.settled(60.0)
+        assert inside(b).runner.conf.voters == (1, 2, 3)
+        a.crash(power=True)
+        put_back(a, old)
+        await world.until(lambda: b.is_leader or c.is_leader, "another leader", 30.0)
+        a.start()
+        await world.until(lambda: not a.is_running, "a to end", 30.0)
+        assert a.exit_code == 1
+
+    logging.getLogger("cairn.instance").setLevel("CRITICAL")
+    world.run(script)
+    assert "expel it and start it with an empty directory" in caplog.text

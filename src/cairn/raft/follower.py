@@ -30,6 +30,7 @@ class Follower:
             self.dropped["entries do not follow their index"] += 1
             return None
         if message.index < log.committed:
+            log.check_same(message.index, message.log_term, message.entries)
             return self.has(message, log.committed)
         last_new = log.try_append(message.index, message.log_term, message.commit, message.entries)
         if last_new is not None:

@@ -167,6 +167,21 @@ class RaftLog:
         """Only what this message proved to match is committed, not our own tail."""
         return min(commit, last_new)
 
+    def check_same(self, index: int, term: int, entries: list[Entry]) -> None:
+        """Raises RaftCorruption if something that is committed here is another one at a leader.
+
+        It was committed without the leader's voters: by files that were put back to a time when
+        fewer had a vote. To say that we have it would make two histories of one.
+        """
+        low = self.first_index() - 1
+        for at, told in ((index, term), *((entry.index, entry.term) for entry in entries)):
+            if low <= at <= self.committed and self.term(at) != told:
+                raise RaftCorruption(
+                    f"entry {at} was committed here in term {self.term(at)} and by the cluster in "
+                    f"term {told}: this instance was started with old files and went on alone; "
+                    "expel it and start it with an empty directory"
+                )
+
     def commit_to(self, index: int) -> None:
         if index <= self.committed:
             return

@@ -76,6 +76,7 @@ KINDS: dict[str, Kind] = {
         (old_files, old_files, N.weigh, N.weigh, N.forget_row_logs, N.alter), 2
     ),
     "rot": Kind((N.rot, N.rot, N.switch, N.forget_logs), scrubs=True),
+    "rot-moves": Kind((N.rot, N.rot, N.weigh, N.weigh, N.switch), 2, scrubs=True),
     "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
     "copies": Kind((N.forget_row_logs, N.forget_row_logs, N.kill_replica, N.switch, N.kill, N.cut)),
     "copies-moves": Kind(
@@ -97,6 +98,7 @@ KINDS: dict[str, Kind] = {
     "modes-three": Kind((N.mode, N.switch, N.kill, N.pause, N.cut), loses=True, modes=True),
     "modes-strikes": Kind((mode_and_strike, N.switch), loses=True, modes=True),
     "members": Kind((N.replace, N.switch, N.kill), replicasets=2),
+    "members-columns": Kind((N.replace, N.alter_while_moving, N.switch, N.weigh), 2),
     "members-switches": Kind((switch_and_expel, switch_and_expel, N.switch), replicasets=2),
     "releases": Kind((release, release, N.switch)),
     "moves": Kind((N.weigh, N.weigh, N.switch, N.alter), replicasets=2, is_planned=True),
