@@ -128,7 +128,8 @@ def main() -> None:
     try:
         print(
             f"\n{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-            f"{peer.version()}, {ROWS:,} rows, {ROUNDS} paired rounds, load {os.getloadavg()[0]:.1f}\n"
+            f"{peer.version()}, {ROWS:,} rows, {ROUNDS} paired rounds, "
+            f"load {os.getloadavg()[0]:.1f}\n"
         )
         with (
             psycopg.connect(demo.dsn(), autocommit=True) as ours,
