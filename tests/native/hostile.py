@@ -323,6 +323,21 @@ def decimals(chance: random.Random) -> None:
     connection.close()
 
 
+def twins(chance: random.Random) -> None:
+    """Functions that leave to Python what is not plain, asked for anything."""
+    connection = apsw.Connection(":memory:")
+    register(connection)
+    assert load(connection, FUNCTIONS)
+    others = (*_OTHERS, "year", "week", "%", "a%_\\", "\\", "é" * 90, 10**15, "_" * 400)
+    for name, count in (("n_extract", 2), ("d_part", 2), ("t_trunc", 2), ("t_shift", 4)) * 2:
+        args = tuple(chance.choice(others) for _ in range(count))
+        test_decimals.told_by_c(connection, name, args)
+    for _ in range(20):
+        args = tuple(chance.choice(others) for _ in range(3))
+        test_decimals.told_by_c(connection, chance.choice(("c_like", "c_ilike")), args)
+    connection.close()
+
+
 # --- memory that runs out -------------------------------------------------------------------------
 
 
@@ -356,5 +371,5 @@ def no_memory(chance: random.Random) -> None:
 
 STEPS: dict[str, Step] = {
     step.__name__: step
-    for step in (lines, columns, packed, pages, reals, functions, decimals, no_memory)
+    for step in (lines, columns, packed, pages, reals, functions, decimals, twins, no_memory)
 }

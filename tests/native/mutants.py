@@ -17,6 +17,7 @@ ONE_ROW, NEW_ROW = "tests/native/test_point_reads.py", "tests/native/test_point_
 READ_ROWS = "tests/native/test_packed_out.py"
 DECIMALS, OF_DECIMALS = "native/decimals.c", "native/decimal_functions.c"
 TOTALS, NUMBERS = "native/decimal_sums.c", "tests/native/test_decimals.py"
+TIMES, LIKES, TWINS = "native/times.c", "native/likes.c", "tests/native/test_twins.py"
 SUMS, STREAMS = "tests/native/test_functions.py", "tests/native/test_columns.py"
 
 #: (rule, name, file, old, new, test)
@@ -377,5 +378,30 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("C", "C: a sum forgets what Python added up", TOTALS),
         *("    if (!sum->rest) {\n", "    if (1) {\n"),
         NUMBERS,
+    ),
+    (
+        *("C", "C: a time before 1970 is of the next day", TIMES),
+        *("return value / size - (value % size < 0);", "return value / size;"),
+        TWINS,
+    ),
+    (
+        *("C", "C: the 31st stays the 31st in a shorter month", TIMES),
+        *("moment.of_month < last ? moment.of_month : last", "moment.of_month"),
+        TWINS,
+    ),
+    (
+        *("C", "C: a week belongs to the year of its Wednesday", TIMES),
+        *("moment->day + 4 - weekday", "moment->day + 3 - weekday"),
+        TWINS,
+    ),
+    (
+        *("C", "C: LIKE goes on in the middle of a character", LIKES),
+        *("text.at = tried = after_character(tried, text.end);", "text.at = ++tried;"),
+        TWINS,
+    ),
+    (
+        *("C", "C: ILIKE knows the letters of ASCII only", LIKES),
+        *("(!ignores_case || (is_ascii(text) && is_ascii(pattern)))", "1"),
+        TWINS,
     ),
 )

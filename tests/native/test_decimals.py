@@ -16,7 +16,7 @@ from cairn.model.errors import CairnError
 from cairn.model.types.decimals import encode_decimal, encode_shown
 from cairn.native.library import library
 from cairn.native.loading import FUNCTIONS, load
-from cairn.sql.functions.functions import ALSO_IN_C, SCALARS, register
+from cairn.sql.functions.functions import SCALARS, register
 from cairn.sql.functions.numbers import DecimalSum, KeepingSum
 from cairn.storage.readers import translated
 
@@ -100,10 +100,6 @@ def told_by_c(connection: Any, name: str, args: tuple[Any, ...]) -> Any:
 
 def kinds_of(name: str, count: str) -> str:
     return KINDS.get(name, "n" * int(count))[: int(count)]
-
-
-def test_python_has_each_of_them_by_another_name() -> None:
-    assert {name for name, _ in NAMES} == ALSO_IN_C
 
 
 @pytest.mark.parametrize(("name", "count"), NAMES)

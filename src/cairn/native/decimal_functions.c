@@ -4,7 +4,7 @@
    is there by the name `p_…` as well: so all errors are told by one side. */
 
 #include "batch.h"
-#include "decimal_functions.h"
+#include "twins.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ void ask_python(sqlite3_context *context, const char *name, int count, sqlite3_v
     sqlite3 *db = sqlite->context_db(context);
     sqlite3_stmt *statement = NULL;
     char sql[64];
-    static const char *const MARKS[] = {"", "?1", "?1,?2", "?1,?2,?3"};
+    static const char *const MARKS[] = {"", "?1", "?1,?2", "?1,?2,?3", "?1,?2,?3,?4"};
     int length = snprintf(sql, sizeof sql, "SELECT p_%s(%s)", name, MARKS[count]);
     int state = sqlite->prepare(db, sql, length, 0, &statement, NULL);
     for (int at = 0; state == SQLITE_OK && at < count; at++)
@@ -67,7 +67,7 @@ static int read_whole(sqlite3_value *value, int least, int most, int *found)
     return number >= least && number <= most;
 }
 
-static void told(sqlite3_context *context, const Number *number, int is_shown)
+void tell_decimal(sqlite3_context *context, const Number *number, int is_shown)
 {
     uint8_t bytes[ENCODED_MOST];
     size_t length = decimal_write(number, is_shown, bytes);
@@ -186,7 +186,7 @@ static int to_places(Number number, int places, Rounding rounding, Number *found
         if (any_null(context, count, values))                                                      \
             return;                                                                                \
         if (read_decimal(values[0], &a) && read_decimal(values[1], &b) && compute(a, b, &found))   \
-            told(context, &found, is_shown);                                                       \
+            tell_decimal(context, &found, is_shown);                                                       \
         else                                                                                       \
             ask_python(context, #name, count, values);                                             \
     }
@@ -209,7 +209,7 @@ OF_TWO(n_div, divide, 1)
             return;                                                                                \
         if (read_decimal(values[0], &number)) {                                                    \
             number.is_negative = change;                                                           \
-            told(context, &number, is_shown);                                                      \
+            tell_decimal(context, &number, is_shown);                                                      \
         } else                                                                                     \
             ask_python(context, #name, count, values);                                             \
     }
@@ -230,7 +230,7 @@ OF_ONE(n_key, number.is_negative, 0)
         if (read_decimal(values[0], &number) &&                                                    \
             (count == 1 || read_whole(values[1], -MOST_DIGITS, MOST_DIGITS, &places)) &&           \
             to_places(number, places, rounding, &found))                                           \
-            told(context, &found, is_shown);                                                       \
+            tell_decimal(context, &found, is_shown);                                                       \
         else                                                                                       \
             ask_python(context, #name, count, values);                                             \
     }
@@ -253,7 +253,7 @@ static void n_padded(sqlite3_context *context, int count, sqlite3_value **values
     else if (number.scale >= scale)
         sqlite->result_value(context, values[0]);
     else if (widen(&number, scale))
-        told(context, &number, 1);
+        tell_decimal(context, &number, 1);
     else
         ask_python(context, "n_padded", count, values);
 }
@@ -267,7 +267,7 @@ static void n_scaled(sqlite3_context *context, int count, sqlite3_value **values
     if (read_decimal(values[0], &number) && read_whole(values[1], 1, MOST_DIGITS, &precision) &&
         read_whole(values[2], 0, precision, &scale) &&
         to_places(number, scale, TO_NEAREST, &found) && found.digits < ten_to(precision))
-        told(context, &found, 0);
+        tell_decimal(context, &found, 0);
     else
         ask_python(context, "n_scaled", count, values);
 }
@@ -296,7 +296,7 @@ static void n_of_i(sqlite3_context *context, int count, sqlite3_value **values)
     int64_t value = sqlite->value_int64(values[0]);
     uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
     Number number = {.digits = size, .scale = 0, .is_negative = value < 0};
-    told(context, &number, 0);
+    tell_decimal(context, &number, 0);
 }
 
 static void i_of_n(sqlite3_context *context, int count, sqlite3_value **values)
@@ -356,14 +356,10 @@ static void n_of_d(sqlite3_context *context, int count, sqlite3_value **values)
         number.digits *= ten_to(-number.scale); /* at most 10^18 */
         number.scale = 0;
     }
-    told(context, &number, 0);
+    tell_decimal(context, &number, 0);
 }
 
-static const struct {
-    const char *name;
-    int count;
-    Function function;
-} FUNCTIONS[] = {
+static const Known DECIMALS[] = {
     {"n_add", 2, n_add}, {"z_add", 2, z_add}, {"n_sub", 2, n_sub}, {"z_sub", 2, z_sub},
     {"n_mul", 2, n_mul}, {"z_mul", 2, z_mul}, {"n_div", 2, n_div}, {"n_neg", 1, n_neg},
     {"z_neg", 1, z_neg}, {"n_abs", 1, n_abs}, {"z_abs", 1, z_abs}, {"n_key", 1, n_key},
@@ -372,16 +368,19 @@ static const struct {
     {"n_floor", 1, n_floor}, {"n_ceil", 1, n_ceil}, {"n_padded", 2, n_padded},
     {"n_scaled", 3, n_scaled}, {"i_scale", 1, i_scale}, {"n_of_i", 1, n_of_i},
     {"i_of_n", 1, i_of_n}, {"d_of_n", 1, d_of_n}, {"n_of_d", 1, n_of_d},
+    {NULL, 0, NULL},
 };
 
-int decimal_functions(sqlite3 *db, const sqlite3_api *api)
+int twin_functions(sqlite3 *db, const sqlite3_api *api)
 {
+    const Known *const ALL[] = {DECIMALS, TIMES, LIKES};
     sqlite = api;
-    for (size_t at = 0; at < sizeof FUNCTIONS / sizeof *FUNCTIONS; at++) {
-        int state = api->create_function(db, FUNCTIONS[at].name, FUNCTIONS[at].count,
-                                         DETERMINISTIC_UTF8, NULL, FUNCTIONS[at].function, NULL, NULL);
-        if (state != SQLITE_OK)
-            return state;
-    }
+    for (size_t list = 0; list < sizeof ALL / sizeof *ALL; list++)
+        for (const Known *each = ALL[list]; each->name; each++) {
+            int state = api->create_function(db, each->name, each->count, DETERMINISTIC_UTF8, NULL,
+                                             each->function, NULL, NULL);
+            if (state != SQLITE_OK)
+                return state;
+        }
     return decimal_sums(db);
 }

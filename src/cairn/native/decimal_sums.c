@@ -3,7 +3,7 @@
    A number of 448 bits holds the sum of as many numbers as there can be. What has more than 38 digits
    is added up by Python beside it, and both are put together in the end. */
 
-#include "decimal_functions.h"
+#include "twins.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
    goes wrong is told in the same words, by which `storage/readers.py` knows the error. */
 
 #include "batch.h"
-#include "decimal_functions.h"
+#include "twins.h"
 #include "reals.h"
 
 #include <math.h>
@@ -280,5 +280,5 @@ EXPORT int cairn_functions(sqlite3 *db, char **message, const sqlite3_api *api)
         if (state != SQLITE_OK)
             return state;
     }
-    return decimal_functions(db, api);
+    return twin_functions(db, api);
 }

@@ -347,13 +347,14 @@ _WORKS_ON_TEXTS = frozenset(
 Apart = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]
 
 
-#: Functions on DECIMAL that the compiled part has too (`native/decimal_functions.c`). It asks for
-#: these by another name where a number is too wide for it.
+#: Functions that the compiled part has too (`native/twins.h`). It asks for these by another name where
+#: a value is not plain enough for it.
 ALSO_IN_C = frozenset(
     (
         *("n_add", "z_add", "n_sub", "z_sub", "n_mul", "z_mul", "n_div", "n_neg", "z_neg"),
         *("n_abs", "z_abs", "n_key", "n_round", "z_round", "n_trunc", "z_trunc", "n_floor"),
         *("n_ceil", "n_padded", "n_scaled", "i_scale", "n_of_i", "i_of_n", "d_of_n", "n_of_d"),
+        *("n_extract", "d_part", "t_trunc", "t_shift", "c_like", "c_ilike"),
     )
 )
 
