@@ -347,8 +347,8 @@ _WORKS_ON_TEXTS = frozenset(
 Apart = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]
 
 
-#: Functions that the compiled part has too (`native/twins.h`). It asks for these by another name where
-#: a value is not plain enough for it.
+#: Functions that the compiled part has too (`native/twins.h`). It asks for these by another name
+#: where a value is not plain enough for it.
 ALSO_IN_C = frozenset(
     (
         *("n_add", "z_add", "n_sub", "z_sub", "n_mul", "z_mul", "n_div", "n_neg", "z_neg"),
