@@ -63,7 +63,7 @@ class ArrowColumn(ctypes.Structure):
 
 class OutColumn(ctypes.Structure):
     _fields_ = [
-        *((name, Int32) for name in ("kind", "place", "is_binary")),
+        *((name, Int32) for name in ("kind", "place", "is_binary", "scale")),
         *((name, Pointer) for name in ("valid", "bytes", "places")),
         ("offset", ctypes.c_int64),
     ]

@@ -3,23 +3,17 @@
    Times are microseconds since 1970 in UTC. C takes the years 1 to 9999 and the usual words; other
    spellings of a unit, and what leaves these years, are left to Python. */
 
+#include "times.h"
+
 #include "twins.h"
 
 #include <string.h>
 
 #define sqlite decimal_sqlite
-#define SECOND 1000000LL
-#define DAY (86400 * SECOND)
 #define FIRST_DAY (-719162LL) /* 0001-01-01 */
 #define LAST_DAY 2932896LL    /* 9999-12-31 */
 #define DAYS_BEFORE 719468LL  /* of 1970, since 0000-03-01 */
 #define DAYS_OF_400 146097LL  /* years */
-
-typedef struct {
-    int64_t day; /* since 1970 */
-    int64_t micros; /* of it */
-    int year, month, of_month;
-} Moment;
 
 static int64_t floored(int64_t value, int64_t size)
 {
@@ -48,17 +42,19 @@ static int64_t day_of(int year, int month, int of_month)
     return era * DAYS_OF_400 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - DAYS_BEFORE;
 }
 
-static int read_moment(sqlite3_value *value, Moment *found)
+int moment_of(int64_t micros, Moment *found)
 {
-    if (sqlite->value_type(value) != SQLITE_INTEGER)
-        return 0;
-    int64_t micros = sqlite->value_int64(value);
     found->day = floored(micros, DAY);
-    found->micros = micros - found->day * DAY;
     if (found->day < FIRST_DAY || found->day > LAST_DAY)
         return 0;
+    found->micros = micros - found->day * DAY;
     set_date(found);
     return 1;
+}
+
+static int read_moment(sqlite3_value *value, Moment *found)
+{
+    return sqlite->value_type(value) == SQLITE_INTEGER && moment_of(sqlite->value_int64(value), found);
 }
 
 static int days_in(int year, int month)

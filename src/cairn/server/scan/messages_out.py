@@ -1,7 +1,7 @@
 """Rows from the pages of `data.db` to the messages that clients get, in C: `native/rows_out.c`.
 
-Whole numbers, texts, truth values and most reals are written there. Columns of other types are
-made into texts as `lines.py` and `data_rows.py` do it, and only put into their places in C.
+Numbers, texts, truth values, times and UUIDs are written there. Columns of other types are made
+into texts as `lines.py` and `data_rows.py` do it, and only put into their places in C.
 """
 
 from __future__ import annotations
@@ -24,13 +24,18 @@ from cairn.server.scan.data_rows import column_writer
 from cairn.server.scan.worker import ScanRequest
 from cairn.storage.files.file_tree import Records
 
-_WHOLE, _REAL, _TEXTS, _TRUTH, _GIVEN = range(5)  # as `rows_out.c` numbers them
+# As `rows_out.c` numbers them.
+_WHOLE, _REAL, _TEXTS, _TRUTH, _GIVEN, _NUMBER, _MOMENT, _ZONED, _DATE, _UUID = range(10)
 _KINDS = {
     ColumnType.INTEGER: _WHOLE,
     ColumnType.UNSIGNED: _WHOLE,
     ColumnType.DOUBLE: _REAL,
     ColumnType.STRING: _TEXTS,
+    ColumnType.TIMESTAMP: _MOMENT,
+    ColumnType.DATETIME: _ZONED,
+    ColumnType.DATE: _DATE,
 }
+_AS_TEXT = {ColumnType.BOOLEAN: _TRUTH, ColumnType.DECIMAL: _NUMBER, ColumnType.UUID: _UUID}
 Piece = tuple[int, memoryview]
 
 
@@ -72,10 +77,9 @@ class MessagesWriter:
         for column, type_, scale, format_ in zip(
             self._columns, types, scales, formats, strict=True
         ):
-            column.kind = _KINDS.get(type_, _GIVEN)
-            if type_ is ColumnType.BOOLEAN and format_ == TEXT_FORMAT:
-                column.kind = _TRUTH
-            column.is_binary = format_ != TEXT_FORMAT
+            known = {**_KINDS, **_AS_TEXT} if format_ == TEXT_FORMAT else _KINDS
+            column.kind = known.get(type_, _GIVEN)
+            column.is_binary, column.scale = format_ != TEXT_FORMAT, scale or 0
             self._writers.append(column_writer(type_, scale, format_))
         self._most = piece_bytes
         self._out = RowBatch()
@@ -97,11 +101,12 @@ class MessagesWriter:
             )
             del kept  # until here: C reads its memory
             if state == DAMAGED:
-                raise StorageDamaged("a row of data.db cannot be read")
+                raise _damaged()
             if state != ODD:
                 return self._out.written()
-            for column in self._columns:  # reals with many digits: from now on Arrow writes them
-                if column.kind == _REAL and not column.is_binary:
+            for column in self._columns:  # unusual ones: from now on Arrow or Python writes them
+                is_plain = column.is_binary if column.kind == _REAL else column.kind < _NUMBER
+                if not is_plain:
                     column.kind = _GIVEN
 
     def _give(self, records: Records, at: list[int]) -> list[Any]:
@@ -113,7 +118,10 @@ class MessagesWriter:
         batch = batch_of(records, places, types)
         kept = []
         for number, stored in zip(given, batch.columns, strict=True):
-            texts = self._writers[number](stored).cast(pa.binary())
+            try:
+                texts = self._writers[number](stored).cast(pa.binary())
+            except (ArithmeticError, LookupError, TypeError, ValueError):
+                raise _damaged() from None
             valid, offsets, data = texts.buffers()
             column = self._columns[number]
             column.valid = valid.address if texts.null_count else None
@@ -135,3 +143,8 @@ class MessagesWriter:
             end = min(max(end, at + 1), count)
             yield end - at, data[start : int(ends[end - 1])]
             at, start = end, int(ends[end - 1])
+
+
+def _damaged() -> StorageDamaged:
+    """No value of a column looks like this."""
+    return StorageDamaged("a row of data.db cannot be read")
