@@ -33,7 +33,7 @@ from cairn.pgwire.values.encoders import float_text
 from cairn.sql.functions.functions import register
 from cairn.storage.data_db.packed_insert import PackedInsert
 from tests.fuzz.mutate import mutated
-from tests.native import test_decimals
+from tests.native import test_decimals, test_packed_messages
 from tests.native.test_functions import KINDS, in_c, in_python, random_value
 from tests.native.test_packed_rows import ROWS, TABLE
 
@@ -338,6 +338,11 @@ def twins(chance: random.Random) -> None:
     connection.close()
 
 
+def messages(chance: random.Random) -> None:
+    test_packed_messages.test_values_of_other_types_are_left_to_python(chance.randrange(2**32))
+    test_packed_messages.test_messages_are_equal(chance.randrange(1, 2**32))
+
+
 # --- memory that runs out -------------------------------------------------------------------------
 
 
@@ -371,5 +376,16 @@ def no_memory(chance: random.Random) -> None:
 
 STEPS: dict[str, Step] = {
     step.__name__: step
-    for step in (lines, columns, packed, pages, reals, functions, decimals, twins, no_memory)
+    for step in (
+        lines,
+        columns,
+        packed,
+        pages,
+        reals,
+        functions,
+        decimals,
+        twins,
+        messages,
+        no_memory,
+    )
 }

@@ -18,6 +18,8 @@ READ_ROWS = "tests/native/test_packed_out.py"
 DECIMALS, OF_DECIMALS = "native/decimals.c", "native/decimal_functions.c"
 TOTALS, NUMBERS = "native/decimal_sums.c", "tests/native/test_decimals.py"
 TIMES, LIKES, TWINS = "native/times.c", "native/likes.c", "tests/native/test_twins.py"
+SHOWN, TOLD = "native/shown.c", "native/packed_messages.c"
+TELLING = "tests/native/test_packed_messages.py"
 SUMS, STREAMS = "tests/native/test_functions.py", "tests/native/test_columns.py"
 
 #: (rule, name, file, old, new, test)
@@ -403,5 +405,20 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("C", "C: ILIKE knows the letters of ASCII only", LIKES),
         *("(!ignores_case || (is_ascii(text) && is_ascii(pattern)))", "1"),
         TWINS,
+    ),
+    (
+        *("C", "C: a DECIMAL below one has no zero before its point", SHOWN),
+        *("    if (whole <= 0)\n        *to++ = '0';\n", ""),
+        TELLING,
+    ),
+    (
+        *("C", "C: a fraction of a second keeps its zeros", SHOWN),
+        *("while (to[-1] == '0')", "while (0)"),
+        TELLING,
+    ),
+    (
+        *("C", "C: a text has no room in its message", TOLD),
+        *("*used + size + SHOWN_MOST + 16", "*used + SHOWN_MOST + 16"),
+        TELLING,
     ),
 )

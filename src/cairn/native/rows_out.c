@@ -5,38 +5,13 @@
    believed before it was held against the end of the memory. */
 
 #include "batch.h"
+#include "out.h"
 #include "packing.h"
 #include "reals.h"
-#include "shown.h"
 
 #define COLUMNS_MOST 2000 /* that a table of SQLite can have */
-#define NULL_LENGTH 0xffffffffu
 
 enum { DAMAGED = 2 }; /* beside those of `batch.h`; ODD: a value that needs more than is known here */
-enum { WHOLE = 0, REAL = 1, TEXTS = 2, TRUTH = 3, GIVEN = 4, NUMBER = 5, MOMENT = 6, ZONED = 7, DATE = 8,
-       UUID = 9 };
-
-typedef struct {
-    int32_t kind;
-    int32_t place;     /* among the columns of a record */
-    int32_t is_binary; /* a number as eight bytes instead of its digits, for one */
-    int32_t scale;     /* digits that a DECIMAL has behind its point at least */
-    const uint8_t *valid; /* of a column that somebody else has written: as Arrow has it */
-    const uint8_t *bytes;
-    const int32_t *places;
-    int64_t offset;
-} OutColumn;
-
-typedef struct {
-    int32_t is_line; /* else a DataRow */
-    int32_t is_csv;
-    int32_t delimiter, quote, escape;
-    const uint8_t *null;
-    int32_t null_length;
-    int32_t columns;
-    OutColumn *column;
-    uint8_t care[256]; /* what a byte needs in a line: 0 nothing, 1 quotes, else a letter behind `\` */
-} OutPlan;
 
 typedef struct {
     uint64_t type;

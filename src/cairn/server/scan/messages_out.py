@@ -16,7 +16,8 @@ import pyarrow as pa
 from cairn.model.errors import StorageDamaged
 from cairn.model.types.values import ColumnType
 from cairn.native.batches import DAMAGED, ODD, RowBatch
-from cairn.native.library import OutColumn, OutPlan, library
+from cairn.native.library import OutPlan, library
+from cairn.native.out_columns import GIVEN, NUMBER, REAL, out_columns
 from cairn.pgwire.copy_out import line_style
 from cairn.pgwire.messages import TEXT_FORMAT
 from cairn.server.scan.columns import batch_of
@@ -24,18 +25,6 @@ from cairn.server.scan.data_rows import column_writer
 from cairn.server.scan.worker import ScanRequest
 from cairn.storage.files.file_tree import Records
 
-# As `rows_out.c` numbers them.
-_WHOLE, _REAL, _TEXTS, _TRUTH, _GIVEN, _NUMBER, _MOMENT, _ZONED, _DATE, _UUID = range(10)
-_KINDS = {
-    ColumnType.INTEGER: _WHOLE,
-    ColumnType.UNSIGNED: _WHOLE,
-    ColumnType.DOUBLE: _REAL,
-    ColumnType.STRING: _TEXTS,
-    ColumnType.TIMESTAMP: _MOMENT,
-    ColumnType.DATETIME: _ZONED,
-    ColumnType.DATE: _DATE,
-}
-_AS_TEXT = {ColumnType.BOOLEAN: _TRUTH, ColumnType.DECIMAL: _NUMBER, ColumnType.UUID: _UUID}
 Piece = tuple[int, memoryview]
 
 
@@ -70,17 +59,10 @@ class MessagesWriter:
         piece_bytes: int | None,
     ) -> None:
         self._plan, self._types = plan, types
-        self._columns = (OutColumn * len(types))()
-        plan.column = self._columns
+        self._columns = plan.column = out_columns(types, scales, formats)
         library().out_prepare(plan)
-        self._writers: list[Callable[[Any], Any]] = []
-        for column, type_, scale, format_ in zip(
-            self._columns, types, scales, formats, strict=True
-        ):
-            known = {**_KINDS, **_AS_TEXT} if format_ == TEXT_FORMAT else _KINDS
-            column.kind = known.get(type_, _GIVEN)
-            column.is_binary, column.scale = format_ != TEXT_FORMAT, scale or 0
-            self._writers.append(column_writer(type_, scale, format_))
+        asked = zip(types, scales, formats, strict=True)
+        self._writers: list[Callable[[Any], Any]] = [column_writer(*each) for each in asked]
         self._most = piece_bytes
         self._out = RowBatch()
 
@@ -105,13 +87,13 @@ class MessagesWriter:
             if state != ODD:
                 return self._out.written()
             for column in self._columns:  # unusual ones: from now on Arrow or Python writes them
-                is_plain = column.is_binary if column.kind == _REAL else column.kind < _NUMBER
+                is_plain = column.is_binary if column.kind == REAL else column.kind < NUMBER
                 if not is_plain:
-                    column.kind = _GIVEN
+                    column.kind = GIVEN
 
     def _give(self, records: Records, at: list[int]) -> list[Any]:
         """Columns that C does not write, as texts; they are kept as long as C reads them."""
-        given = [number for number, column in enumerate(self._columns) if column.kind == _GIVEN]
+        given = [number for number, column in enumerate(self._columns) if column.kind == GIVEN]
         if not given:
             return []
         places, types = [at[number] for number in given], [self._types[each] for each in given]
