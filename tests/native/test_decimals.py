@@ -182,3 +182,21 @@ def test_a_sum_of_what_is_no_number_is_refused_and_forgotten(connection: Any) ->
         with pytest.raises((CairnError, apsw.Error)):
             connection.execute("SELECT z_sum(?) FROM (VALUES (1), (2))", (wrong,)).fetchall()
     assert connection.execute("SELECT z_sum(NULL)").fetchall() == [(None,)]
+
+
+@pytest.mark.parametrize("text", ["n_add(x, x)", "n_sum(x)", "z_sum(x)", "c_like(x, x, '')"])
+def test_a_statement_that_is_stopped_while_python_is_asked_is_stopped(
+    connection: Any, text: str
+) -> None:
+    """With any step as the last one; it is no error of the function."""
+    wide = encode_decimal(Decimal("1e100")) if "like" not in text else "é" * 70_000
+    asked = f"SELECT {text} FROM (SELECT ? AS x UNION ALL SELECT ?)"
+    for last in range(1, 40):
+        steps = iter(range(last))
+        connection.set_progress_handler(lambda steps=steps: next(steps, None) is None, 1)
+        try:
+            connection.execute(asked, (wide, wide)).fetchall()
+        except apsw.InterruptError:
+            pass
+        finally:
+            connection.set_progress_handler(None)

@@ -20,6 +20,13 @@ const sqlite3_api *decimal_sqlite;
 
 typedef enum { TO_NEAREST, DOWN, TO_FLOOR, TO_CEILING } Rounding;
 
+void fail_likewise(sqlite3_context *context)
+{
+    sqlite3 *db = sqlite->context_db(context);
+    sqlite->result_error(context, sqlite->errmsg(db), -1);
+    sqlite->result_error_code(context, sqlite->errcode(db));
+}
+
 void ask_python(sqlite3_context *context, const char *name, int count, sqlite3_value **values)
 {
     sqlite3 *db = sqlite->context_db(context);
@@ -35,7 +42,7 @@ void ask_python(sqlite3_context *context, const char *name, int count, sqlite3_v
     if (state == SQLITE_ROW)
         sqlite->result_value(context, sqlite->column_value(statement, 0));
     else
-        sqlite->result_error(context, sqlite->errmsg(db), -1);
+        fail_likewise(context);
     if (statement)
         sqlite->finalize(statement);
 }

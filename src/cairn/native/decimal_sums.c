@@ -88,11 +88,6 @@ static int keep(Sum *sum, const void *data, int length)
     return 1;
 }
 
-static void fail(sqlite3_context *context, const char *why)
-{
-    sqlite->result_error(context, why ? why : sqlite->errmsg(sqlite->context_db(context)), -1);
-}
-
 /* `sql` with ?1 for the sum so far of what Python adds up. */
 static sqlite3_stmt *prepared(sqlite3_context *context, const Sum *sum, const char *sql)
 {
@@ -116,9 +111,9 @@ static int64_t take_wide(sqlite3_context *context, Sum *sum, sqlite3_value *valu
     int64_t scale = -1;
     if (!statement || sqlite->bind_value(statement, 2, value) != SQLITE_OK ||
         sqlite->step(statement) != SQLITE_ROW)
-        fail(context, NULL);
+        fail_likewise(context);
     else if (!keep(sum, sqlite->column_blob(statement, 0), sqlite->column_bytes(statement, 0)))
-        fail(context, NO_MEMORY);
+        sqlite->result_error(context, NO_MEMORY, -1);
     else
         scale = sqlite->column_int64(statement, 1);
     sqlite->finalize(statement);
@@ -150,7 +145,7 @@ static void step(sqlite3_context *context, sqlite3_value *value, int is_less)
     Sum *sum = sqlite->aggregate_context(context, sizeof *sum);
     int64_t scale;
     if (!sum) {
-        fail(context, NO_MEMORY);
+        sqlite->result_error(context, NO_MEMORY, -1);
         return;
     }
     if (read_decimal(value, &number) && number.scale <= SUM_SCALE) {
@@ -160,7 +155,7 @@ static void step(sqlite3_context *context, sqlite3_value *value, int is_less)
         return;
     sum->count += is_less ? -1 : 1;
     if (!count_scale(sum, scale, is_less ? -1 : 1))
-        fail(context, NO_MEMORY);
+        sqlite->result_error(context, NO_MEMORY, -1);
 }
 
 static void add(sqlite3_context *context, int count, sqlite3_value **values)
@@ -233,7 +228,7 @@ static void value(sqlite3_context *context, int is_shown)
         sqlite->step(statement) == SQLITE_ROW)
         sqlite->result_value(context, sqlite->column_value(statement, 0));
     else
-        fail(context, NULL);
+        fail_likewise(context);
     sqlite->finalize(statement);
 }
 

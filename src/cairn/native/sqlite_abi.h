@@ -106,7 +106,8 @@ typedef struct {
     int (*create_module)(sqlite3 *, const char *, const sqlite3_module *, void *);
     Any before_declare[2];
     int (*declare_vtab)(sqlite3 *, const char *);
-    Any before_errmsg[2];
+    Any before_errcode[1];
+    int (*errcode)(sqlite3 *);
     const char *(*errmsg)(sqlite3 *);
     Any before_finalize[3];
     int (*finalize)(sqlite3_stmt *);
@@ -136,7 +137,9 @@ typedef struct {
     const unsigned char *(*value_text)(sqlite3_value *);
     Any before_value_type[3];
     int (*value_type)(sqlite3_value *);
-    Any before_context_db[35];
+    Any before_result_error_code[32];
+    void (*result_error_code)(sqlite3_context *, int);
+    Any before_context_db[2];
     sqlite3 *(*context_db)(sqlite3_context *);
     Any before_prepare[67];
     int (*prepare)(sqlite3 *, const char *, int, unsigned, sqlite3_stmt **, const char **);

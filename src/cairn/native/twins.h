@@ -26,6 +26,9 @@ typedef struct {
 
 extern const Known TIMES[], LIKES[];
 
+/* What SQLite said last is the error of this function: a statement that was stopped stays stopped. */
+void fail_likewise(sqlite3_context *context);
+
 int twin_functions(sqlite3 *db, const sqlite3_api *api);
 int decimal_sums(sqlite3 *db);
 
