@@ -153,6 +153,22 @@ def test_a_long_copy_lets_its_table_be_changed_and_goes_on(
         node.sql("DROP TABLE other")
 
 
+def test_a_copy_goes_on_with_its_columns_whatever_they_are_called_by_then(
+    cluster: Cluster,
+) -> None:
+    """It went by their names: rows that came later had their values in the other column."""
+    node = cluster["i1"]
+    node.sql("CREATE TABLE swapped (id INT PRIMARY KEY, a INT, b INT)")
+    with node.connect() as connection:
+        with connection.cursor().copy("COPY swapped (b, id, a) FROM STDIN") as copy:
+            copy.write("20\t1\t10\n")
+            connection.pgconn.flush()
+            for old, new in (("a", "other"), ("b", "a"), ("other", "b")):
+                node.sql(f"ALTER TABLE swapped RENAME COLUMN {old} TO {new}")
+            copy.write("20\t2\t10\n")
+        assert node.sql("SELECT id, b, a FROM swapped ORDER BY id") == [(1, 10, 20), (2, 10, 20)]
+
+
 def test_a_copy_whose_column_goes_is_told_so_and_what_is_stored(cluster: Cluster) -> None:
     node = cluster["i1"]
     with node.connect() as connection:

@@ -47,6 +47,16 @@ def test_who_says_itself_that_it_has_less_is_believed() -> None:
     assert acks.safe_lsn() == 6
 
 
+def test_what_was_confirmed_in_an_earlier_epoch_confirms_nothing_in_the_next() -> None:
+    """Of five, one had records that the next epoch left out: their numbers are given again."""
+    acks = master_a()
+    acks.take(asks("b", {"a": 9}))
+    assert acks.safe_lsn() == 9
+    acks._place.history = SimpleNamespace(epoch=3, cut={"a": 5}, limit=lambda origin, epoch: 5)  # type: ignore[assignment]
+    acks.begin_anew()
+    assert acks.safe_lsn() == -1
+
+
 def test_a_group_of_writes_is_answered_as_it_is_confirmed() -> None:
     told: list[tuple[int, CairnError | None]] = []
 

@@ -154,3 +154,16 @@ def test_garbage_is_counted_and_dropped() -> None:
         "unknown read": 1,
         "second leader in a term": 1,
     }
+
+
+def test_who_may_not_campaign_votes_for_others_when_its_leader_is_gone() -> None:
+    """Its timer began anew each time, so it took the dead leader for one that was just heard."""
+    script = Script(3)
+    script.elect(1)
+    script.nodes[2].hold_apply = True
+    script.change(1, add_learner=4)
+    assert script[2].elections.obstacle() == "campaign with an unapplied conf change"
+    script[2].election_timeout = script[2].config.election_tick
+    script.crash(1)
+    script.tick(60)
+    assert script.leaders() == [3]

@@ -104,10 +104,41 @@ def test_a_heartbeat_never_commits_past_what_was_acknowledged() -> None:
     assert {m.to: m.commit for m in beats} == {2: script[1].log.committed, 3: 2}
 
 
-def test_a_heartbeat_that_commits_what_we_lack_is_corruption() -> None:
+def test_a_heartbeat_that_commits_what_we_lack_is_refused() -> None:
     core = Script(3)[2]
-    with pytest.raises(RaftCorruption):
-        core.step(Message(MsgKind.HEARTBEAT, 1, 2, 1, commit=7))
+    core.step(Message(MsgKind.HEARTBEAT, 1, 2, 1, commit=7))
+    assert core.log.committed == 1 and core.log.is_short()
+    [told] = core.ready().messages
+    assert (told.kind, told.reject, told.reject_hint) == (MsgKind.HEARTBEAT_RESP, True, 1)
+
+
+def test_who_has_committed_something_else_does_not_say_that_it_has_the_leader_s() -> None:
+    script = Script(3)
+    script.elect(1)
+    script.propose(1, b"a", b"b")
+    core = script[2]
+    index, term = core.log.committed - 1, core.log.last_term()
+    core.step(Message(MsgKind.APP, 1, 2, term, index, term, [Entry(term, index + 1, 0, b"b")]))
+    for at, theirs, entries in (
+        (index, term - 1, []),
+        (index, term, [Entry(term + 1, index + 1, 0, b"c")]),
+    ):
+        with pytest.raises(RaftCorruption, match="expel it"):
+            core.step(Message(MsgKind.APP, 1, 2, term + 1, at, theirs, entries))
+
+
+def test_who_was_given_an_old_disk_gets_a_snapshot_if_it_has_to() -> None:
+    script = Script(3)
+    script.elect(1)
+    old = script.nodes[2].durable.copy()
+    script.propose(1, b"a", b"b")
+    script.compact(1)
+    script.crash(2)
+    script.put_back(2, old)
+    script.tick(5)
+    assert script[2].log.applied == script[1].log.applied
+    script.propose(1, b"c")
+    assert script.nodes[2].data == [b"c"]
 
 
 def test_a_follower_too_far_behind_gets_a_snapshot() -> None:

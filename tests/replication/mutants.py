@@ -473,6 +473,40 @@ MUTANTS = tuple(
             "::test_who_has_a_row_is_expelled_when_enough_of_the_others_have_it",
         ),
         (
+            *("19", "a stream reads a log that is forgotten meanwhile", STREAMS),
+            *(
+                '        reader.connection.execute("BEGIN")',
+                '        reader.connection.execute("SELECT 1")',
+            ),
+            "tests/server/test_told_changes.py::"
+            "test_records_that_are_forgotten_while_they_are_read_are_told",
+        ),
+        (
+            *("8", "who is run again goes behind others", "storage/files/writer.py"),
+            "        for job in reversed(jobs):\n            self._queue.insert(self._urgent, job)",
+            "        for job in jobs:\n            self._queue.append(job)",
+            "tests/storage/test_writer.py::test_whoever_is_run_again_keeps_its_place",
+        ),
+        (
+            *("blocks", "temporary rows stay of a refused commit", "server/session/blocks.py"),
+            "        except BaseException:\n            self._end()\n",
+            "        except BaseException:\n            self._end(is_committed=True)\n",
+            "tests/server/test_temp_tables.py::"
+            "test_a_commit_that_is_refused_leaves_nothing_in_temporary_tables",
+        ),
+        (
+            *("10", "acknowledgements outlive their epoch", ACKS),
+            *("        self.vclocks.clear()\n", ""),
+            "tests/node/test_acknowledgements.py::"
+            "test_what_was_confirmed_in_an_earlier_epoch_confirms_nothing_in_the_next",
+        ),
+        (
+            *("10", "who is alone waits for others", ACKS),
+            *("if self._waiters and len(self._place.members()) < 2:", "if False:"),
+            "tests/sim_cluster/test_sync_members.py::"
+            "test_who_is_alone_in_sync_mode_is_confirmed_by_its_own_disk",
+        ),
+        (
             *("10", "what earlier epochs left is not waited for", ACKS),
             "return vclock.get(place.uuid, 0) if covers(vclock, place.history.cut) else -1",
             "return vclock.get(place.uuid, 0)",
@@ -536,6 +570,26 @@ MUTANTS = tuple(
             *("speed", "each record travels alone", RELAYING),
             *("            await asyncio.sleep(left)\n", "            pass\n"),
             PULLS + "records_that_follow_each_other_closely_travel_together_in_async_mode",
+        ),
+        (
+            *("speed", "a pull that is held is woken once", RELAYING),
+            *("        elif held in self._held:\n", "        elif False:\n"),
+            PULLS + "who_was_woken_for_nothing_is_woken_again",
+        ),
+        (
+            *("2", "a pull that is held is answered before its epoch is entered", RELAYING),
+            *("            if self._place.is_complete:\n", "            if True:\n"),
+            PULLS + "a_pull_that_was_held_is_answered_in_a_new_epoch_once_that_is_entered",
+        ),
+        (
+            *("2", "a pull is answered before its epoch is entered", RELAYING),
+            *("if not self._data.fence.is_sync or not self._place.is_complete:", "if False:"),
+            PULLS + "a_pull_that_was_held_is_answered_in_a_new_epoch_once_that_is_entered",
+        ),
+        (
+            *("speed", "a new epoch is no news for a pull", RELAYING),
+            *("            or history is not self._place.history\n", ""),
+            PULLS + "a_pull_that_was_held_is_answered_in_a_new_epoch_once_that_is_entered",
         ),
         (
             *("speed", "a commit does not wake a pull that is held", RELAYING),

@@ -155,6 +155,11 @@ DELETE FROM fk_kind
 SELECT count(*) FROM fk_kind
 COMMIT
 SELECT count(*) FROM fk_kind
+BEGIN
+INSERT INTO fk_deep VALUES (7, 99)
+UPDATE fk_deep SET id = 8 WHERE id = 7
+COMMIT
+SELECT * FROM fk_deep ORDER BY id
 DROP TABLE fk_kind, fk_deep
 """
 

@@ -127,6 +127,19 @@ def test_a_block_is_undone_with_its_temporary_rows(one: Connection) -> None:
     assert rows(one, "SELECT id FROM p") == [(1,)]
 
 
+def test_a_commit_that_is_refused_leaves_nothing_in_temporary_tables(
+    one: Connection, other: Connection, name: str
+) -> None:
+    """The client repeats its block: what it does to its own rows must not be done twice."""
+    one.execute("CREATE TEMP TABLE p (id int PRIMARY KEY)")
+    one.execute("BEGIN")
+    one.execute("INSERT INTO p VALUES (1)")
+    assert rows(one, f"UPDATE {name} SET v = v || 'x' WHERE id = 1 RETURNING v") == [("ax",)]
+    other.execute(f"UPDATE {name} SET v = 'b' WHERE id = 1")
+    assert refused(one, "COMMIT") == "40001"
+    assert rows(one, "SELECT id FROM p") == []
+
+
 def test_what_a_commit_does(one: Connection) -> None:
     one.execute("CREATE TEMP TABLE gone (id int) ON COMMIT DROP")
     assert refused(one, "SELECT * FROM gone") == "42P01"

@@ -285,7 +285,49 @@ def request_is_appended_once() -> None:
     assert again == AlreadyAppended(2, 1)
 
 
+def _put_back(*, lagging: bool = False) -> Script:
+    """The disk of 2 goes back to before the last entries; with `lagging` 3 never had them."""
+    script = Script(3)
+    script.elect(1)
+    old = script.nodes[2].durable.copy()
+    if lagging:
+        script.cut(3)
+    script.propose(1, b"a", b"b")
+    script.crash(2)
+    script.put_back(2, old)
+    return script
+
+
+def who_forgot_gets_it_again() -> None:
+    """The leader believed what the old disk had acknowledged, and sent no entry for ever."""
+    script = _put_back()
+    script.tick(5)
+    assert script.nodes[2].data[-2:] == [b"a", b"b"]
+    assert not script[2].log.is_short()
+    script.cut(3)
+    script.propose(1, b"c")
+    assert script[1].log.committed == script[1].log.last
+
+
+def who_forgot_elects_nobody_who_lacks_it() -> None:
+    """2 and 3 are a majority, and neither has what 1 and 2 have committed."""
+    script = _put_back(lagging=True)
+    script[1].tick()  # its heartbeat reaches 2, and nothing that it would send after that
+    [beat] = [m for m in script[1].ready().messages if m.kind is MsgKind.HEARTBEAT and m.to == 2]
+    script.deliver(beat)
+    script.crash(1)
+    script.heal()
+    script.tick(80)
+    assert script.leaders() == []
+    script.restart(1)
+    script.tick(80)
+    assert script.leaders() == [1]
+    assert script.nodes[2].data[-2:] == script.nodes[3].data[-2:] == [b"a", b"b"]
+
+
 SCRIPTS = [
+    who_forgot_gets_it_again,
+    who_forgot_elects_nobody_who_lacks_it,
     request_is_appended_once,
     vote_request_after_sync,
     old_write_vouches_for_nothing,

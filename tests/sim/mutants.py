@@ -393,6 +393,42 @@ plant(
 )
 
 
+# --- disks that went back ------------------------------------------------------------------------
+
+
+def _believe(self: LogReplication, message: Message) -> None:
+    self.heard(message.from_)
+
+
+plant(
+    "what was forgotten still counts",
+    (LogReplication, "forgotten", _believe),
+    script=directed.who_forgot_gets_it_again,
+)
+
+
+def _shameless(self: RaftLog, index: int, term: int) -> bool:
+    return (term, index) >= (self.last_term(), self.last)
+
+
+plant(
+    "who forgot votes by what is left",
+    (RaftLog, "is_up_to_date", _shameless),
+    script=directed.who_forgot_elects_nobody_who_lacks_it,
+)
+
+
+def _whole(self: RaftLog) -> bool:
+    return False
+
+
+plant(
+    "who forgot campaigns",
+    (RaftLog, "is_short", _whole),
+    script=directed.who_forgot_elects_nobody_who_lacks_it,
+)
+
+
 # --- compare-and-swap ---------------------------------------------------------------------------
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+from collections.abc import Awaitable
 
+import msgspec
 import pytest
 
 from cairn.model.errors import NoMaster
+from cairn.net.link import Later
 from cairn.node.rows import relay
 from cairn.node.rows.copies import CopyPiece, CopyRequest
+from cairn.node.rows.follower import PULL_S
 from cairn.replication.relay import Rows, Subscribe
 from cairn.sim.cluster.node import SimNode
 from tests.sim_cluster.scenes import Triple, answer_anew, inside, played
@@ -110,3 +115,60 @@ def test_a_piece_of_a_copy_goes_to_whom_the_copy_is_for() -> None:
         assert not (await asked(begun.copy_id, uuids[0])).is_last
 
     played("async", script)
+
+
+def test_who_was_woken_for_nothing_is_woken_again() -> None:
+    async def script(scene: Triple) -> None:
+        data = inside(scene.master).data
+        began = scene.world.loop.time()
+        for key in range(2, 12):
+            scene.master.process.context.run(data.announce)  # type: ignore[union-attr]
+            await asyncio.sleep(0.01)
+            await scene.load.write(scene.master, key)
+        assert len(scene.load.acked) == 11
+        assert scene.world.loop.time() - began < PULL_S
+
+    played("sync", script)
+
+
+def test_a_pull_that_was_held_is_answered_in_a_new_epoch_once_that_is_entered() -> None:
+    """Before that it would be told of records that the epoch has left out."""
+
+    async def script(scene: Triple) -> None:
+        replication = inside(scene.master).replication
+        its_relay, place = replication.relay, replication.place
+        asked: list[Subscribe] = []
+        handle = its_relay.answer
+
+        def seen(request: Subscribe) -> object:
+            asked.append(request)
+            return handle(request)
+
+        its_relay.answer = seen  # type: ignore[method-assign,assignment]
+        answer_anew(inside(scene.master))
+        await scene.world.until(lambda: asked != [], "a pull", 2.0)
+        said: list[object] = []
+
+        async def hold() -> None:
+            later = handle(msgspec.structs.replace(asked[-1], wait_s=60.0))
+            assert isinstance(later, Later)
+            later.goes_by(said.append)
+            await asyncio.sleep(0.1)
+            assert said == []
+            place.entered.clear()
+            place.history = copy.copy(place.history)
+            inside(scene.master).data.announce()
+            early = handle(msgspec.structs.replace(asked[-1], wait_s=0.0))
+            assert isinstance(early, Awaitable)
+            soon = asyncio.ensure_future(early)
+            await asyncio.sleep(0.1)
+            assert said == [] and not soon.done()
+            place.entered.set()
+            await asyncio.sleep(0.01)
+            [answer] = said
+            assert isinstance(answer, Rows) and answer.records == []
+            assert (await soon).records == []
+
+        await in_process(scene.master, hold)
+
+    played("sync", script)

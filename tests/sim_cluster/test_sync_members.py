@@ -6,6 +6,7 @@ import asyncio
 
 from cairn.sim.cluster.loads.load import Load
 from tests.sim_cluster.scenes import founded, inside, world_of
+from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_joining import expel
 from tests.sim_cluster.test_sync_answers import follow_nobody
 
@@ -43,5 +44,30 @@ def test_who_has_a_row_is_expelled_when_enough_of_the_others_have_it() -> None:
             lambda: any(node in behind for node in load.masters()), "another master", 30.0
         )
         await world.until(lambda: all(1 in load.rows_of(node) for node in behind), "the row", 10.0)
+
+    world.run(script)
+
+
+def test_who_is_alone_in_sync_mode_is_confirmed_by_its_own_disk() -> None:
+    """A read had seen a commit that was not told yet: nobody released it, or those behind it."""
+    world = world_of("a", mode="sync")
+    load = Load(world)
+
+    async def script() -> None:
+        await founded(world)
+        await load.create_table()
+        [master] = load.masters()
+        await load.write(master, 1)
+        instance, began = inside(master), world.loop.time()
+        acks, epoch = instance.replication.acks, instance.data.fence.epoch
+        seen = instance.data.vclock[instance.identity.instance_uuid] + 1
+        read = in_process(master, lambda: acks.wait_readable(seen, epoch))
+        await asyncio.sleep(0.1)
+        assert not read.done()
+        for key in range(2, 6):
+            await load.write(master, key)
+        await read
+        assert (set(load.acked), load.unknown) == ({1, 2, 3, 4, 5}, set())
+        assert world.loop.time() - began < 1.0
 
     world.run(script)

@@ -12,6 +12,7 @@ from typing import Any
 import apsw
 import pytest
 
+from cairn.model.errors import CairnError
 from cairn.storage.files import writer
 from cairn.storage.files.sqlite import CHECKPOINT_PAGES, RESERVED, open_writer, reserve
 from cairn.storage.files.writer import Job, WriterThread
@@ -236,6 +237,30 @@ def test_looks_leave_nothing_for_the_disk(tmp_path: Path) -> None:
     desk = scene(play, tmp_path / "t.db")
     assert [what for what, _ in desk.rows()] == ["first", "second"]
     assert pages[0] == 0 and pages[1] > 0
+
+
+def test_whoever_is_run_again_keeps_its_place(tmp_path: Path) -> None:
+    """One job's failure takes the transaction back: the others are run once more, in order."""
+    ran: list[str] = []
+
+    async def play(desk: Desk) -> None:
+        def job(what: str) -> Callable[[], Any]:
+            def run() -> Any:
+                ran.append(what)
+                if what == "guilty":
+                    desk.connection.execute("ROLLBACK")
+                    return CairnError("the disk gave an error")
+                return what
+
+            return run
+
+        for what in ("first", "second", "guilty"):
+            desk.writer.submit(Job(job(what), lambda _: desk._done(""), is_quick=True))
+        desk.writer.submit(Job(job("behind"), lambda _: desk._done("")))
+        await desk.until(4)
+
+    scene(play, tmp_path / "t.db")
+    assert ran == ["first", "second", "guilty", "first", "second", "behind"]
 
 
 class Replicas:

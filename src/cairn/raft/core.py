@@ -81,8 +81,7 @@ class RaftCore:
         if self.tenure is not None:
             self._tick_leader(self.tenure)
         elif self.election_elapsed >= self.election_timeout and self.elections.promotable():
-            self.election_elapsed = 0
-            self.campaign()
+            self.campaign()  # who may not goes on counting: it has heard of no leader lately
 
     def _tick_leader(self, tenure: Tenure) -> None:
         if self.election_elapsed >= self.config.election_tick:
@@ -111,7 +110,8 @@ class RaftCore:
         self.outbox.put(message, self.tenure is not None, self.term)
 
     def step(self, message: Message) -> None:
-        """Take in a peer's message. What does not fit is dropped and counted, never raised."""
+        """Take in a peer's message. What does not fit is dropped and counted; only what proves that
+        there are two histories is raised (RaftCorruption)."""
         if message.to != self.id or message.from_ == self.id:
             self.drop("misdelivered")
         elif message.kind in kinds.TERMLESS:
@@ -188,7 +188,13 @@ class RaftCore:
 
     def accepts_leader(self, message: Message) -> bool:
         """A leader of our term speaks: follow it, and be patient even if its words are refused."""
-        if self.tenure is not None or self.leader not in (NO_NODE, message.from_):
+        if self.tenure is not None:
+            raise RaftCorruption(
+                f"instance {message.from_} leads in term {self.term}, and so do we: this instance "
+                "was started with old files, of a time when others had no vote; expel it and "
+                "start it with an empty directory"
+            )
+        if self.leader not in (NO_NODE, message.from_):
             self.drop("second leader in a term")
             return False
         if self.role is not Role.FOLLOWER:

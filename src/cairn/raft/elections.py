@@ -27,6 +27,8 @@ class Elections:
             return "campaign without a vote"
         if self.conf_change_blocks_campaign():
             return "campaign with an unapplied conf change"
+        if self.log.is_short():
+            return "campaign without entries that were acknowledged"
         return None
 
     def promotable(self) -> bool:

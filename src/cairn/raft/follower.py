@@ -30,6 +30,7 @@ class Follower:
             self.dropped["entries do not follow their index"] += 1
             return None
         if message.index < log.committed:
+            log.check_same(message.index, message.log_term, message.entries)
             return self.has(message, log.committed)
         last_new = log.try_append(message.index, message.log_term, message.commit, message.entries)
         if last_new is not None:
@@ -50,7 +51,9 @@ class Follower:
         return Message(MsgKind.APP_RESP, self.id, message.from_, message.term, index)
 
     def heartbeat(self, message: Message) -> Message:
-        """Raises RaftCorruption if we lack an entry that we acknowledged."""
+        """The leader counts on what we acknowledged. If our files are older, it must hear of it."""
+        if message.commit > self.log.last:
+            return self.forgot(message)
         self.log.commit_to(message.commit)
         return Message(
             MsgKind.HEARTBEAT_RESP,
@@ -58,6 +61,18 @@ class Follower:
             message.from_,
             message.term,
             read_seq=message.read_seq,
+        )
+
+    def forgot(self, message: Message) -> Message:
+        self.dropped["acknowledged and forgotten"] += 1
+        self.log.owe(message.term, message.commit)
+        return Message(
+            MsgKind.HEARTBEAT_RESP,
+            self.id,
+            message.from_,
+            message.term,
+            reject=True,
+            reject_hint=self.log.last,
         )
 
     def snapshot(self, message: Message) -> Message | None:

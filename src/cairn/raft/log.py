@@ -40,6 +40,7 @@ class RaftLog:
         self.committed = max(commit, first - 1, applied)
         self.applied = self.applying = applied
         self.applying_bytes = 0
+        self.owed = (0, 0)  # (term, index) that we acknowledged and do not have; see `owe`
 
     # --- reading
 
@@ -88,8 +89,15 @@ class RaftLog:
 
     def is_up_to_date(self, index: int, term: int) -> bool:
         """Is a log that ends with (index, term) at least as new as ours?"""
-        ours = self.last_term()
-        return term > ours or (term == ours and index >= self.last)
+        return (term, index) >= max((self.last_term(), self.last), self.owed)
+
+    def owe(self, term: int, index: int) -> None:
+        """A leader of `term` has our word for `index`, which is not in this log: our files are
+        older than that word. Until we have it again nobody may win by our forgetting."""
+        self.owed = max(self.owed, (term, index))
+
+    def is_short(self) -> bool:
+        return self.owed > (self.last_term(), self.last)
 
     def has_unapplied_conf_change(self) -> bool:
         low = max(self.applied + 1, self.first_index())
@@ -158,6 +166,21 @@ class RaftLog:
     def commit_limit(self, commit: int, last_new: int) -> int:
         """Only what this message proved to match is committed, not our own tail."""
         return min(commit, last_new)
+
+    def check_same(self, index: int, term: int, entries: list[Entry]) -> None:
+        """Raises RaftCorruption if something that is committed here is another one at a leader.
+
+        It was committed without the leader's voters: by files that were put back to a time when
+        fewer had a vote. To say that we have it would make two histories of one.
+        """
+        low = self.first_index() - 1
+        for at, told in ((index, term), *((entry.index, entry.term) for entry in entries)):
+            if low <= at <= self.committed and self.term(at) != told:
+                raise RaftCorruption(
+                    f"entry {at} was committed here in term {self.term(at)} and by the cluster in "
+                    f"term {told}: this instance was started with old files and went on alone; "
+                    "expel it and start it with an empty directory"
+                )
 
     def commit_to(self, index: int) -> None:
         if index <= self.committed:

@@ -61,6 +61,12 @@ class Progress:
         self._enter(Flow.PROBE)
         self.next = max(self.match, floor) + 1
 
+    def begin_anew(self, last: int) -> None:
+        """Nothing that it ever acknowledged counts; its log ends with `last`."""
+        self.match = 0
+        self._enter(Flow.PROBE)
+        self.next = last + 1
+
     def become_replicate(self) -> None:
         self._enter(Flow.REPLICATE)
         self.next = self.match + 1

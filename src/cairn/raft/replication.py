@@ -181,6 +181,17 @@ class LogReplication:
         if progress.match < self.log.last or progress.flow is Flow.PROBE:
             self.send_append(node)
 
+    def forgotten(self, message: Message) -> None:
+        """A follower lacks what it acknowledged: its files are old ones. It begins anew.
+
+        What was committed by its word stays so; who has it beside us decides whether it is safe.
+        """
+        self.dropped["acknowledged and forgotten"] += 1
+        progress = self.progress[message.from_]
+        progress.recent_active = True
+        progress.begin_anew(min(message.reject_hint, self.log.last))
+        self.send_append(message.from_)
+
     def report_unreachable(self, node: int) -> None:
         progress = self.progress.get(node)
         if progress is not None and progress.flow is Flow.REPLICATE:

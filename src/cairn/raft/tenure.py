@@ -137,6 +137,9 @@ class Tenure:
             self.hand_over_if_caught_up(message.from_)
 
     def _hear_heartbeat_resp(self, message: Message) -> None:
+        if message.reject:
+            self.replication.forgotten(message)
+            return
         self.replication.heard(message.from_)
         if message.read_seq > self.reads.seq:
             self.dropped["answers a round that was never asked"] += 1

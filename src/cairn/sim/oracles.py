@@ -132,6 +132,8 @@ class Oracles:
     def looked_at(self, node: Watched) -> int:
         """After every event of `node`. How far its commit moved."""
         core = node.core
+        if core.log.is_short():  # no disk here forgets what was synced
+            raise Violation("send-time durability", f"{node.id} has forgotten {core.log.owed}")
         term, vote, commit = self.seen.get(node.id, (0, 0, 0))
         committed = core.log.committed
         if core.term == term and core.vote == vote and committed == commit:

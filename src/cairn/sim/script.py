@@ -165,6 +165,11 @@ class Script:
             self.down.discard(node)
             self.nodes[node].start()
 
+    def put_back(self, node: int, image: Image) -> None:
+        """Its disk is what it was when `image` was taken, and it starts from there."""
+        self.nodes[node].disk = Disk(image.copy())
+        self.restart(node)
+
     # --- time
 
     def collect(self) -> bool:

@@ -42,6 +42,7 @@ from cairn.model.rpc import (
 from cairn.model.settings.parameters import SETTINGS
 from cairn.net.handshake import Identity
 from cairn.net.peers import Peers
+from cairn.node.boot.alone import ask_if_alone
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
 from cairn.node.boot.identity import (
@@ -352,17 +353,21 @@ class Boot:
         self.identity = stored_identity(store)
         self.peers.hang_up()
         own = self.config.advertise
-        self.instance = Instance(
+        contacts = [address for address in self.config.peers if address != own]
+        instance = Instance(
             self.identity,
             store,
             self.peers,
             self.runtime,
-            contacts=[address for address in self.config.peers if address != own],
+            contacts=contacts,
             also=(self._discover_call,),
             hang_timeout_s=self.config.hang_timeout_s,
         )
-        self.instance.start()
-        return self.instance
+        others = [each for each in instance.state.peer_addresses().values() if each != own]
+        await ask_if_alone(instance.runner, self.peers, [*contacts, *others])
+        self.instance = instance
+        instance.start()
+        return instance
 
     async def activate(self, instance: Instance, reason: str) -> None:
         """Ask for target Online until the leader has written it.

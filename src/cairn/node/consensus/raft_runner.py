@@ -33,6 +33,7 @@ from cairn.raft.types import (
     HardState,
     Message,
     MsgKind,
+    RaftCorruption,
     Ready,
     Role,
 )
@@ -249,9 +250,30 @@ class RaftRunner:
             return
         if message.kind in OF_LEADERS and message.term >= self.core.term:
             self.words.answered(message.term)
-        self.core.step(message)
+        self._step(message)
         self._note_silence()
         self.wake()
+
+    def _step(self, message: Message) -> None:
+        was_short = self.core.log.is_short()
+        try:
+            self.core.step(message)
+        except RaftCorruption as problem:  # to go on deaf would be worse, and nobody would know
+            self._on_broken(problem)
+            return
+        if message.kind is MsgKind.HEARTBEAT_RESP and message.reject:
+            log.warning(
+                "instance %d lacks entries of Raft's log that it has acknowledged: it was started "
+                "with old files, and gets them again",
+                message.from_,
+            )
+        if self.core.log.is_short() and not was_short:
+            log.warning(
+                "this instance lacks entries of Raft's log that it has acknowledged: it was "
+                "started with old files. It gets them again and votes for nobody until then; "
+                "if it happens to a majority, entries are lost: never put back old files but "
+                "with `cairn restore`"
+            )
 
     async def _fetch(self, message: Message) -> None:
         assert message.snapshot is not None

@@ -113,6 +113,7 @@ class Acknowledgements:
             self._waiters.append(AckWaiter(lsn, epoch, callback, loop.time()))
             if self._clock is None:
                 self._clock = loop.call_later(SYNC_S, self._give_up)
+            self._listen_to_own()
 
     def _give_up(self) -> None:
         """On those who have waited long enough. All wait equally long."""
@@ -186,6 +187,14 @@ class Acknowledgements:
         if self._waiters:
             safe = self.safe_lsn()
             self._tell(lambda each: each.lsn <= safe)
+            self._listen_to_own()
+
+    def _listen_to_own(self) -> None:
+        """Who has no replicas is asked by nobody. A read may have seen a commit that is not told
+        here yet: whoever came after it would wait behind it, and others behind those, for ever.
+        """
+        if self._waiters and len(self._place.members()) < 2:
+            self._data.when_moved(self.release)
 
     def prunable(self, origin: str, lsn: int, mean_bytes: float) -> int:
         """The last lsn that need not be kept: all members have it and streams had their time.

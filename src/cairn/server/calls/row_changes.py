@@ -27,7 +27,7 @@ from cairn.model.quoting import identifier
 from cairn.model.tables.schema import BUCKET_COLUMN, Sharded, Table, missing_value
 from cairn.model.types.byte_text import bytes_text
 from cairn.model.types.json_text import JsonText
-from cairn.model.types.values import ColumnType, from_physical
+from cairn.model.types.values import ELEMENTS, ColumnType, from_physical
 from cairn.moves.steps import LAST_ID
 from cairn.server.caller import Caller
 from cairn.server.calls.bulk import sharded_table
@@ -186,6 +186,7 @@ def _changes(
     asked = place.lsns
     reader = LogReader(path)
     try:
+        reader.connection.execute("BEGIN")  # nothing is forgotten before it is read
         _check_position(reader, place, vclock)
         if limit == 0:
             return msgspec.Raw(b"[]"), asked
@@ -403,14 +404,22 @@ def told_row(table: Table, stored: Row) -> dict[str, Any]:
     for column, value in chain(zip(table.columns, stored, strict=False), late):
         if column.is_dropped:
             continue
-        plain = from_physical(column.type, value)
-        if plain is not None and column.type in _AS_TEXT:
-            plain = str(plain)
-        elif isinstance(plain, bytes):
-            plain = bytes_text(plain)
-        elif isinstance(plain, date):
-            plain = plain.isoformat()
-        elif isinstance(plain, JsonText):
-            plain = msgspec.Raw(plain.encode())
-        found[column.name] = plain
+        found[column.name] = _told_value(column.type, from_physical(column.type, value))
     return found
+
+
+def _told_value(type_: ColumnType, plain: Any) -> Any:
+    of = ELEMENTS.get(type_)
+    if plain is None:
+        return None
+    if of is not None:
+        return [_told_value(of, each) for each in plain]
+    if type_ in _AS_TEXT:
+        return str(plain)
+    if isinstance(plain, bytes):
+        return bytes_text(plain)
+    if isinstance(plain, date):
+        return plain.isoformat()
+    if isinstance(plain, JsonText):
+        return msgspec.Raw(plain.encode())
+    return plain

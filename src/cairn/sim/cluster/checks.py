@@ -45,6 +45,7 @@ class Checks:
         self.last_index = 0
         self.entries_checked = self.tables_checked = 0
         self.violation: str | None = None  # the first one; nodes must not see it
+        self.put_back: set[str] = set()  # nodes that were given old files
 
     def _guarded(self, check: Callable[..., None], *arguments: Any) -> None:
         try:
@@ -57,6 +58,11 @@ class Checks:
 
     def applied(self, node: str, done: list[Applied]) -> None:
         self._guarded(self._applied, node, done)
+
+    def remembers(self, node: str, owed: tuple[int, int]) -> None:
+        """What was acknowledged outlives everything but a disk that goes back in time."""
+        if owed != (0, 0) and node not in self.put_back:
+            self.violation = self.violation or f"{node} has forgotten Raft's entry {owed}"
 
     def observe(self, file: str, connection: apsw.Connection) -> None:
         """After a commit of a Raft file: at equal positions all tables are equal."""

@@ -139,6 +139,7 @@ class SimNode:
 
         def applied(done: list[Applied]) -> None:
             checks.applied(name, done)
+            checks.remembers(name, instance.runner.core.log.owed)
 
         instance.news.on_applied.append(applied)
         open_reads = instance.execution.reads.open_reads

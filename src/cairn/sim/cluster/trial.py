@@ -25,6 +25,7 @@ from cairn.sim.cluster.blows.exact import (
     switch_and_expel,
 )
 from cairn.sim.cluster.blows.nemesis import Nemesis
+from cairn.sim.cluster.blows.old_files import old_files
 from cairn.sim.cluster.blows.schema_blows import GLOBAL, GLOBAL_INDEX, SCHEMA, prepared
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.history import BUCKETS, Result
@@ -70,7 +71,12 @@ KINDS: dict[str, Kind] = {
     "restarts": Kind((N.kill, N.kill, N.stop, N.power, N.switch, N.alter)),
     "blackouts": Kind((N.blackout, N.switch, N.alter)),
     "lost-tails": Kind((N.lose_tail, N.switch), loses=True),
+    "old-files": Kind((old_files, old_files, N.switch, N.alter_columns)),
+    "old-files-moves": Kind(
+        (old_files, old_files, N.weigh, N.weigh, N.forget_row_logs, N.alter), 2
+    ),
     "rot": Kind((N.rot, N.rot, N.switch, N.forget_logs), scrubs=True),
+    "rot-moves": Kind((N.rot, N.rot, N.weigh, N.weigh, N.switch), 2, scrubs=True),
     "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
     "copies": Kind((N.forget_row_logs, N.forget_row_logs, N.kill_replica, N.switch, N.kill, N.cut)),
     "copies-moves": Kind(
@@ -92,6 +98,7 @@ KINDS: dict[str, Kind] = {
     "modes-three": Kind((N.mode, N.switch, N.kill, N.pause, N.cut), loses=True, modes=True),
     "modes-strikes": Kind((mode_and_strike, N.switch), loses=True, modes=True),
     "members": Kind((N.replace, N.switch, N.kill), replicasets=2),
+    "members-columns": Kind((N.replace, N.alter_while_moving, N.switch, N.weigh), 2),
     "members-switches": Kind((switch_and_expel, switch_and_expel, N.switch), replicasets=2),
     "releases": Kind((release, release, N.switch)),
     "moves": Kind((N.weigh, N.weigh, N.switch, N.alter), replicasets=2, is_planned=True),
@@ -103,7 +110,7 @@ _ALL = tuple(
         for kind in KINDS.values()
         if not kind.loses and not kind.scrubs
         for blow in kind.blows
-        if blow is not N.blackout  # with other blows there may be no majority
+        if blow not in (N.blackout, old_files)  # with other blows there may be no majority
     )
 )
 

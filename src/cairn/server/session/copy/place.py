@@ -3,7 +3,7 @@
 A COPY may last for hours, and is stored chunk by chunk anyway. So it counts as a write under way
 (`node/statements/changes/under_way.py`) only while it holds rows for the table as it is. When a
 change is prepared, it stores these, lets go, waits until the change is over, and goes on with the
-new table, by the columns that it was begun with.
+new table, by the columns that it was begun with: they keep their places, not their names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from cairn.model.errors import UndefinedTable
+from cairn.model.errors import UndefinedColumn, UndefinedTable
 from cairn.model.quoting import identifier
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -94,5 +94,9 @@ class CopyPlace:
         known = self._session.face.catalog.table_by_id(table.id)
         if known is None:
             raise UndefinedTable(f'table "{table.name}" was dropped while rows were copied into it')
-        names = ", ".join(map(identifier, self.plan.columns))
+        places = [table.position(name) for name in self.plan.columns]
+        for place in places:
+            if known.columns[place].is_dropped:
+                raise UndefinedColumn(f'column "{table.columns[place].name}" was dropped')
+        names = ", ".join(identifier(known.columns[place].name) for place in places)
         return f"COPY {identifier(known.name)} ({names}) FROM STDIN".encode()
