@@ -131,6 +131,14 @@ def gone() -> ReadInterrupted:
     )
 
 
+def _left(future: asyncio.Future[Any]) -> None:
+    """Nobody waits for it any more: that it was ended, or refused, is no news for the log."""
+    problem = None if future.cancelled() else future.exception()
+    if problem is not None and not isinstance(problem, CairnError):
+        told = {"message": "a read that nobody waits for", "exception": problem}
+        asyncio.get_running_loop().call_exception_handler(told)
+
+
 class OpenReads:
     def __init__(self, data: Path, raft: Path, register: Register, pool: FairThreads) -> None:
         self._data, self._raft, self._register, self._pool = data, raft, register, pool
@@ -156,7 +164,12 @@ class OpenReads:
         """On a thread. Whoever stops waiting leaves it to its end: the connection is in use."""
         if (taken := TAKEN.get()) is not None:
             work = partial(_with_taken, taken, work)
-        return await asyncio.shield(self._pool.run(whose, work, *args))
+        running = self._pool.run(whose, work, *args)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            running.add_done_callback(_left)
+            raise
 
     # --- rows of this instance --------------------------------------------------------------------
 
