@@ -18,6 +18,7 @@ import msgspec
 
 from cairn.model.errors import CairnError, ReadInterrupted
 from cairn.model.rpc import ReadPiece, ReadRequest
+from cairn.model.settings import limits
 from cairn.net.link import Link
 from cairn.node.statements.context import TAKEN, Taken
 from cairn.node.statements.owner.fair_threads import SYSTEM, FairThreads
@@ -140,8 +141,16 @@ def _left(future: asyncio.Future[Any]) -> None:
 
 
 class OpenReads:
-    def __init__(self, data: Path, raft: Path, register: Register, pool: FairThreads) -> None:
+    def __init__(
+        self,
+        data: Path,
+        raft: Path,
+        register: Register,
+        pool: FairThreads,
+        spill_max: Callable[[], int] = lambda: limits.SPILL_BYTES,
+    ) -> None:
         self._data, self._raft, self._register, self._pool = data, raft, register, pool
+        self._spill_max = spill_max
         self._spare: list[RowReader] = []
         self._mergers: list[Merger] = []
         self._open: dict[int, HalfTold] = {}  # asked by other instances, by their numbers
@@ -209,7 +218,13 @@ class OpenReads:
         return RowCursor(reader, sql, args, row_max, opcode_max, Cancelled(), check)
 
     def _reader(self) -> RowReader:
-        return RowReader(self._data, self._raft, self._register, cache_kib=CACHE_KIB)
+        return RowReader(
+            self._data,
+            self._raft,
+            self._register,
+            cache_kib=CACHE_KIB,
+            spill_max=self._spill_max,
+        )
 
     def over(self, cursor: RowCursor, *also: Callable[[], None]) -> None:
         self.count -= 1
