@@ -357,7 +357,10 @@ def console(target: Target, chance: random.Random) -> None:
     grammar = Grammar(chance)
     for _ in range(5):
         text = chance.choice((grammar.statement, Relations(grammar, chance).statement))()
-        status, told = browser.query(text)
+        try:
+            status, told = browser.query(text)
+        except TimeoutError:  # the box gives a statement 30 s
+            continue
         if status == 401:  # another kind has ended the session
             browser.log_in()
         if status >= 500 and status != 503:

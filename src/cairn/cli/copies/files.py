@@ -145,6 +145,8 @@ def sha256(path: Path, progress: Callable[[int], None] = lambda count: None) -> 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """One backup at a time; leftovers of one that was killed are removed."""
+    if folder.exists() and not folder.is_dir():
+        raise TalkProblem(f"{folder} is a file: name a directory for backups", 2)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)

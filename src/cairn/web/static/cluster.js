@@ -60,10 +60,12 @@ export function cluster(state) {
 function replicaset(row, instances, colours, state) {
   const members = instances.filter((each) => each.replicaset === row.name);
   const isSilent = members.length > 0 && !members.some((each) => each.answers);
+  const hasMaster = members.some((each) => each.name === row.master && each.answers);
+  const trouble = isSilent ? "nobody answers" : row.master && !hasMaster ? "its master does not answer" : "";
   return h("article", { class: `card replicaset k${colours[row.name]}`, "data-key": row.name, "aria-label": `replicaset ${row.name}` },
     h("div", { class: "row" }, h("h3", {}, row.name),
-      h("span", { class: "mute" }, `${row.buckets} buckets · weight ${row.weight} · epoch ${row.epoch}`, !isSilent && ` · ${row.state}`),
-      isSilent && h("span", { class: "state no" }, "nobody answers")),
+      h("span", { class: "mute" }, `${row.buckets} buckets · weight ${row.weight} · epoch ${row.epoch}`, !trouble && ` · ${row.state}`),
+      trouble && h("span", { class: "state no" }, trouble)),
     members.map((each) => instance(each, row, state)));
 }
 
