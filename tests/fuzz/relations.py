@@ -57,7 +57,7 @@ class Relations:
             f"SELECT {expr()} FROM {name} JOIN {other} o ON TRUE ORDER BY 1 LIMIT 9",
             f"CREATE {self._pick('', 'UNIQUE ')}INDEX ON {name} (id)",
             f"ALTER TABLE {name} ADD COLUMN z {type_} DEFAULT {expr()}",
-            f"ALTER TABLE {name} {self._pick('RENAME TO tmp1', 'DROP COLUMN x')}",
+            f"ALTER TABLE tmp0 {self._pick('RENAME TO tmp1', 'DROP COLUMN x')}",
             f"TRUNCATE {name} RESTART IDENTITY",
             f"DROP TABLE IF EXISTS {name}, {other}" if "tmp" in name + other else "DISCARD TEMP",
             *("BEGIN", "SAVEPOINT a", "ROLLBACK TO a", "COMMIT", "ROLLBACK"),

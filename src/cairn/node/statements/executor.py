@@ -351,6 +351,10 @@ class Executor:
         self, prepared: Prepared, plan: plans.DdlPlan, context: Context
     ) -> Outcome:
         user, queued = context.user_id, context.queued
+        if plan.temp is not None:  # a session makes its own, and nobody else has a place for it
+            raise Unsupported(
+                "CREATE TEMP TABLE needs a session of its own", hint="use psql or a driver for it"
+            )
         if (plan.more or plan.fill) and queued is not None:
             raise Unsupported("a queued operation changes one table", hint="queue each")
         told: tuple[str, ...] = ()
