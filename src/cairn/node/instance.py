@@ -500,6 +500,7 @@ class Instance:
             clock_s=self.runtime.wall_clock().timestamp(),
             damage=(*self.health.problems(), *self.disks.problems()),
             unreached=self.peers.unreached(),
+            disk=self.watching.samples.disk(),
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cairn.model.members.moves import Phase
 from cairn.model.members.topology import BucketState, ConnectionType, ReplicasetState
 from cairn.model.tables import column_checks as checks
-from cairn.model.tables.catalog import WRITES
+from cairn.model.tables.catalog import OF_TABLES
 from cairn.model.tables.column_checks import Check, number, one_of
 from cairn.model.tables.schema import Column, Table
 from cairn.model.types.values import ColumnType
@@ -190,7 +190,7 @@ PICO_PRIVILEGE = _table(
         "privilege",
         "S",
         "execute: to have a role",
-        one_of(("read", "write", *WRITES, "create", "alter", "drop", "execute", "login")),
+        one_of(("read", "write", *OF_TABLES, "create", "alter", "drop", "execute", "login")),
     ),
     ("object_type", "S", "", one_of(("table", "role", "user", "universe", "procedure"))),
     ("object_id", "I", "-1: every object of the type; 0 of universe: all"),

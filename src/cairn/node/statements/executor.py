@@ -51,6 +51,7 @@ from cairn.sql.api import prepare
 from cairn.sql.plans import Prepared
 
 REPLANS = 10
+LOOK_EVERY = 1_000  # rows
 LIMITS = {"sql_motion_row_max": 0, "sql_vdbe_opcode_max": 0}
 Row = tuple[Any, ...]
 
@@ -240,12 +241,17 @@ class Executor:
         self, plan: plans.NumbersPlan, prepared: Prepared, values: list[Any], context: Context
     ) -> Outcome:
         rows = await self.reads.read(plan.read, values, {}, context.at_masters())
-        for number, is_used in rows:
+        table, asked = plan.numbers.table.id, []
+        for at, (number, is_used) in enumerate(rows):
+            if at % LOOK_EVERY == LOOK_EVERY - 1:
+                await asyncio.sleep(0)
+                context.check()
+                context.check_wanted()
             if number is not None and is_used is not None:
-                kept = plan.numbers.kept(number, is_used=bool(is_used))
-                await self.numbers.go_on(plan.numbers.table.id, number, kept)
+                asked.append((number, plan.numbers.kept(number, is_used=bool(is_used))))
                 if is_used and (taken := TAKEN.get()) is not None:
-                    taken.last[plan.numbers.table.id] = number
+                    taken.last[table] = number
+        await self.numbers.go_on(table, asked)
         told = [(number,) for number, _ in rows]
         given = told if prepared.columns else None  # ALTER SEQUENCE … RESTART tells nothing
         return Outcome(given, len(told), prepared.complete(len(told)))
@@ -345,6 +351,10 @@ class Executor:
         self, prepared: Prepared, plan: plans.DdlPlan, context: Context
     ) -> Outcome:
         user, queued = context.user_id, context.queued
+        if plan.temp is not None:  # a session makes its own, and nobody else has a place for it
+            raise Unsupported(
+                "CREATE TEMP TABLE needs a session of its own", hint="use psql or a driver for it"
+            )
         if (plan.more or plan.fill) and queued is not None:
             raise Unsupported("a queued operation changes one table", hint="queue each")
         told: tuple[str, ...] = ()

@@ -238,6 +238,7 @@ _LETTERS = {
     "update": "w",
     "delete": "d",
     "truncate": "D",
+    "references": "x",
     "alter": "t",
 }
 

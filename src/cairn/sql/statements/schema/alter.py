@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -20,6 +21,7 @@ from cairn.model.log.ops import AlterTable, Ddl, RenameColumn, RenameTable
 from cairn.model.tables.altering import as_added, with_renamed, without_column
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, ROW_COLUMN, Check, Column, Index, Table
+from cairn.sql.plans import Right
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import (
     DdlStatement,
@@ -35,6 +37,7 @@ from cairn.sql.statements.schema.foreign_keys import (
     Reference,
     are_ignored,
     check_key_stays,
+    keys_rights,
     notice_of,
     read_foreign_key,
     with_keys,
@@ -79,14 +82,18 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
 
     found = existing_table(catalog, name, quiet=quiet)
     tail.skipped = f'relation "{name}" does not exist, skipping'
+    needs: tuple[Right, ...] = ()
+    parents: dict[int, int] = {}
     if found is not None:
-        make(catalog, found)
+        if isinstance(made := make(catalog, found), AlterTable):
+            needs, parents = keys_rights(catalog, made.table, found.foreign_keys)
         tail.skipped = f'relation "{name}" is so already, skipping'
         if set(passes) == {3} and are_ignored(catalog):
             tail.skipped = notice_of(name)
         if set(passes) == {1}:
             tail.skipped = f'the columns of relation "{name}" already exist, skipping'
-    return ddl_statement("ALTER TABLE", tail, build, found, "alter")
+    told = ddl_statement("ALTER TABLE", tail, build, found, "alter")
+    return dataclasses.replace(told, rights=(*told.rights, *needs), tables=told.tables | parents)
 
 
 def _added_key(cursor: Cursor) -> tuple[str, bool] | None:

@@ -23,6 +23,7 @@ from cairn.model.errors import (
 )
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import ForeignKey, Index, Table
+from cairn.sql.plans import Right
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.typing_rules import plain
 
@@ -114,6 +115,17 @@ def with_keys(
     for each in given:
         made.append(_key(catalog, table, indexes, each, {key.name for key in made}))
     return _with(table, made)
+
+
+def keys_rights(
+    catalog: Catalog, table: Table, before: Collection[ForeignKey] = ()
+) -> tuple[tuple[Right, ...], dict[int, int]]:
+    """What its new keys need, and the tables that have to be those that were seen. Whoever may
+    name rows can ask which there are, and keeps them from being deleted."""
+    found = {key.parent for key in table.foreign_keys if key not in before} - {table.id}
+    parents = [each for each in map(catalog.table_by_id, sorted(found)) if each is not None]
+    rights = tuple(("references", "table", each.id, each.name) for each in parents)
+    return rights, {each.id: each.schema_version for each in parents}
 
 
 def _with(table: Table, keys: list[ForeignKey]) -> Table:

@@ -47,6 +47,7 @@ from cairn.sql.statements.schema.enums import check_types, read_enum
 from cairn.sql.statements.schema.foreign_keys import (
     Reference,
     are_ignored,
+    keys_rights,
     notice_of,
     read_foreign_key,
     read_references,
@@ -307,12 +308,8 @@ def create_table(
     if is_temp:
         catalog = only_temps(catalog)
     draft = Table(0, name, columns, key, sharding)
-    with_keys(
-        catalog,
-        draft,
-        table_indexes(catalog, draft, definition.uniques, definition.indexes),
-        definition.references,
-    )
+    unique = table_indexes(catalog, draft, definition.uniques, definition.indexes)
+    rights, parents = keys_rights(catalog, with_keys(catalog, draft, unique, definition.references))
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         if name in now.tables:
@@ -341,7 +338,7 @@ def create_table(
     # A temporary one harms nobody: every user has the right to it.
     if not is_temp:
         patterns.append(("create", "table", ALL_OBJECTS, name))
-    return DdlStatement("CREATE TABLE", tail.plan(build), tuple(patterns))
+    return DdlStatement("CREATE TABLE", tail.plan(build), (*patterns, *rights), parents)
 
 
 def _hide_key(name: str, definition: Definition, start: int, tail: Tail) -> None:
