@@ -24,6 +24,7 @@ from cairn.sql.render.sent import Sent, Split
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
 from cairn.sql.session_plans import AskedSetting as AskedSetting
 from cairn.sql.session_plans import ExplainOptions as ExplainOptions
+from cairn.sql.session_plans import LockPlan as LockPlan
 from cairn.sql.session_plans import SessionPlan as SessionPlan
 
 if TYPE_CHECKING:
@@ -429,6 +430,7 @@ Plan = (
     | RoutinePlan
     | AlterSystemPlan
     | SessionPlan
+    | LockPlan
     | ExplainPlan
     | CopyPlan
     | CursorPlan
@@ -467,7 +469,7 @@ class Prepared:
     @property
     def only_reads(self) -> bool:
         """A query; one whose WITH writes is none."""
-        writing = (BlockPlan, DdlPlan, NumbersPlan, TempWrite)
+        writing = (BlockPlan, DdlPlan, NumbersPlan, LockPlan, TempWrite)
         return self.tag == "SELECT" and not isinstance(self.plan, writing)
 
     def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:

@@ -318,7 +318,7 @@ class Executor:
                 return Outcome(given, block.row_count, prepared.complete(block.row_count))
             case plans.EmptyPlan():
                 return Outcome(None, 0, "")
-            case plans.SessionPlan() | plans.CursorPlan() | plans.NamedPlan():
+            case plans.SessionPlan() | plans.CursorPlan() | plans.NamedPlan() | plans.LockPlan():
                 raise Unsupported(f"{prepared.tag} needs a session, it cannot be run here")
             case plans.CopyPlan() | plans.CallPlan():
                 raise Unsupported(f"{prepared.tag or 'this statement'} cannot be run here")

@@ -56,10 +56,6 @@ EMPTY: dict[str, str] = {
         "lanvalidator:i lanacl"
     ),
     "pg_largeobject_metadata": "oid:i lomowner:i lomacl",
-    "pg_locks": (
-        "locktype database:i relation:i page:i tuple:i virtualxid transactionid:i classid:i "
-        "objid:i objsubid:i virtualtransaction pid:i mode granted:b fastpath:b waitstart"
-    ),
     "pg_opclass": (
         "oid:i opcmethod:i opcname opcnamespace:i opcowner:i opcfamily:i opcintype:i opcdefault:b "
         "opckeytype:i"

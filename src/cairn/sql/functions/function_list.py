@@ -39,7 +39,6 @@ LATE_FUNCTIONS: dict[str, ColumnType] = {
     "pg_is_in_recovery": B,
     "current_setting": S,
     "set_config": S,
-    "pg_advisory_unlock_all": S,
     "random": D,
     "gen_random_uuid": U,
     "clock_timestamp": T,
@@ -221,9 +220,11 @@ _ABSENT = (
     "jsonb_populate_recordset jsonb_set_lax jsonb_to_record jsonb_to_recordset lo_create "
     "lo_get lo_put lo_unlink lower_inc make_timestamptz masklen netmask "
     "network normalize numrange parse_ident pg_advisory_lock pg_advisory_lock_shared "
-    "pg_advisory_unlock pg_advisory_xact_lock pg_backend_pid pg_cancel_backend pg_column_size "
+    "pg_advisory_unlock pg_advisory_unlock_all pg_advisory_unlock_shared pg_advisory_xact_lock "
+    "pg_advisory_xact_lock_shared pg_backend_pid pg_cancel_backend pg_column_size "
     "pg_current_wal_lsn pg_size_bytes pg_sleep pg_sleep_for pg_sleep_until pg_terminate_backend "
-    "pg_try_advisory_lock pg_try_advisory_xact_lock phraseto_tsquery plainto_tsquery point "
+    "pg_try_advisory_lock pg_try_advisory_lock_shared pg_try_advisory_xact_lock "
+    "pg_try_advisory_xact_lock_shared phraseto_tsquery plainto_tsquery point "
     "query_to_xml range_agg regexp_matches regr_avgx regr_avgy regr_count regr_intercept regr_r2 "
     "regr_slope regr_sxx regr_sxy regr_syy row set_bit setseed setval "
     "sind sinh tand tanh timeofday to_ascii to_number to_tsquery to_tsvector "
@@ -234,7 +235,7 @@ _ABSENT = (
 ABSENT = frozenset(_ABSENT.split())
 INSTEAD = {
     **{
-        name: "nothing is locked here: let a row with a key be the lock, by INSERT and DELETE"
+        name: f"it is called in the list of a SELECT without FROM: SELECT {name}(…)"
         for name in ABSENT
         if "advisory" in name
     },
