@@ -64,6 +64,7 @@ from cairn.sql.plans import (
 from cairn.sql.statements.asked.locks import LockCalls, lock_calls
 from cairn.sql.statements.asked.numbers import SetNumber, set_number
 from cairn.sql.statements.asked.settings import asked_settings
+from cairn.sql.statements.attempts import read_attempt
 from cairn.sql.statements.call import parse_call
 from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
@@ -222,6 +223,8 @@ def _prepare(
         known = meant(cursor, catalog)
         return prepare_merge(read_merge(cursor), found, text, known, param_oids, name)
     if cursor.accept("do"):
+        if (attempt := read_attempt(cursor)) is not None:
+            return Prepared(text, "DO", attempt)
         from cairn.sql.compile_block import prepare_block
 
         return prepare_block(cursor, text, catalog, param_oids, user_id)

@@ -22,7 +22,11 @@ from cairn.sql.change_plans import OutColumn as OutColumn
 from cairn.sql.change_plans import RoutinePlan as RoutinePlan
 from cairn.sql.render.sent import Sent, Split
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
+from cairn.sql.session_plans import INSIDE as INSIDE
 from cairn.sql.session_plans import AskedSetting as AskedSetting
+from cairn.sql.session_plans import AttemptPlan as AttemptPlan
+from cairn.sql.session_plans import CatalogRead as CatalogRead
+from cairn.sql.session_plans import EmptyPlan as EmptyPlan
 from cairn.sql.session_plans import ExplainOptions as ExplainOptions
 from cairn.sql.session_plans import LockPlan as LockPlan
 from cairn.sql.session_plans import SessionPlan as SessionPlan
@@ -401,18 +405,6 @@ class BlockPlan:
     params: int  # the client's; those of `let` come after them
 
 
-@dataclass(frozen=True)
-class CatalogRead:
-    """A query on PostgreSQL's own catalogue, translated for SQLite (`server/catalog`)."""
-
-    sql: str
-
-
-@dataclass(frozen=True)
-class EmptyPlan:
-    pass
-
-
 Plan = (
     PointRead
     | ScatterRead
@@ -431,6 +423,7 @@ Plan = (
     | AlterSystemPlan
     | SessionPlan
     | LockPlan
+    | AttemptPlan
     | ExplainPlan
     | CopyPlan
     | CursorPlan

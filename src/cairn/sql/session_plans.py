@@ -54,6 +54,35 @@ class LockPlan:
 
 
 @dataclass(frozen=True)
+class AttemptPlan:
+    """One statement that may fail with some codes, or is run on a condition."""
+
+    statement: str
+    condition: str = ""
+    codes: tuple[str, ...] = ()  # "" is any
+
+    def forgives(self, code: str) -> bool:
+        """As in PostgreSQL, `others` is not the end of a statement by somebody's wish."""
+        return code in self.codes or ("" in self.codes and code != "57014")
+
+
+#: Plans whose statements are inside of them, as texts.
+INSIDE = (LockPlan, AttemptPlan)
+
+
+@dataclass(frozen=True)
+class CatalogRead:
+    """A query on PostgreSQL's own catalogue, translated for SQLite (`server/catalog`)."""
+
+    sql: str
+
+
+@dataclass(frozen=True)
+class EmptyPlan:
+    pass
+
+
+@dataclass(frozen=True)
 class ExplainOptions:
     """What EXPLAIN shows. `facets` are the parts that Picodata names; none of them: all that
     PostgreSQL's options ask for."""

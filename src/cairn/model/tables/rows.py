@@ -286,6 +286,8 @@ def _options_of(table: Table) -> str | None:
     found += [{"foreign_key": list(msgspec.structs.astuple(each))} for each in table.foreign_keys]
     if table.step:
         found.append({"sequence": [table.step]})
+    if table.named_key:
+        found.append({"key": [table.named_key]})
     return to_json(found) if found else None
 
 
@@ -359,8 +361,9 @@ def table_of_row(row: Sequence[Any]) -> Table:
         operable=bool(row[5]),
         owner=row[7],
         description=row[8],
-        truncated_at=_number_of(row[9], "truncated_at"),
-        step=_number_of(row[9], "sequence"),
+        truncated_at=int(_option(row[9], "truncated_at") or 0),
+        step=int(_option(row[9], "sequence") or 0),
+        named_key=str(_option(row[9], "key") or ""),
         checks=tuple(
             Check(*option["check"])
             for option in (_OPTIONS.decode(row[9]) if row[9] else ())
@@ -380,8 +383,8 @@ def queue_row(operation: Any) -> Row:
     return tuple(getattr(operation, column.name) for column in system.PICO_GOVERNOR_QUEUE.columns)
 
 
-def _number_of(options: str | None, name: str) -> int:
+def _option(options: str | None, name: str) -> Any:
     for option in _OPTIONS.decode(options) if options else ():
         if name in option:
-            return int(option[name][0])
-    return 0
+            return option[name][0]
+    return None

@@ -127,6 +127,7 @@ class Table(msgspec.Struct, frozen=True):
     foreign_keys: tuple[ForeignKey, ...] = ()
     step: int = 0  # of a sequence, see `sequences.py`: how far apart its numbers are
     local: bool = False  # kept by each instance for itself (`_cairn_event`, `_routing`)
+    named_key: str = ""  # how its primary key was called by who made it
 
     @property
     def is_global(self) -> bool:
@@ -167,7 +168,7 @@ class Table(msgspec.Struct, frozen=True):
     @property
     def key_name(self) -> str:
         """Of the primary key. A hidden one leaves the name to one that is added later."""
-        return f"{self.name}{ROW_COLUMN if self.has_hidden_key else '_pkey'}"
+        return self.named_key or f"{self.name}{ROW_COLUMN if self.has_hidden_key else '_pkey'}"
 
     def position(self, name: str) -> int:
         return [column.name for column in self.columns].index(name)

@@ -91,6 +91,10 @@ EMPTY: dict[str, str] = {
         "blk_read_time blk_write_time session_time active_time idle_in_transaction_time "
         "sessions:i sessions_abandoned:i sessions_fatal:i sessions_killed:i stats_reset"
     ),
+    "pg_statio_all_tables": (
+        "relid:i schemaname relname heap_blks_read:i heap_blks_hit:i idx_blks_read:i "
+        "idx_blks_hit:i toast_blks_read:i toast_blks_hit:i tidx_blks_read:i tidx_blks_hit:i"
+    ),
     "pg_stat_replication": (
         "pid:i usesysid:i usename application_name client_addr client_hostname client_port:i "
         "backend_start backend_xmin:i state sent_lsn write_lsn flush_lsn replay_lsn write_lag "

@@ -314,10 +314,10 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
         attribute = _attribute(table.id, at, column.name, column.type, not_null)
         if column.enum is not None:
             attribute |= {"atttypid": column.enum.oid, "attlen": 4}
-        if column.default is not None:
+        if (shown := information.shown_default(column)) is not None:
             attribute["atthasdef"] = 1
             default = {"oid": table.id * 10_000 + at, "adrelid": table.id, "adnum": at}
-            yield "pg_attrdef", {**default, "adbin": column.default}
+            yield "pg_attrdef", {**default, "adbin": shown}
         if column.identity is not None:
             attribute["attidentity"] = "a" if column.identity.always else "d"
         if column.sizes:

@@ -271,6 +271,8 @@ class Running:
                 await self.locks.end(plan, context)
         if isinstance(plan, plans.LockPlan):
             return await self._call_locks(cached, plan, params, context)
+        if isinstance(plan, plans.AttemptPlan):
+            return await self._attempt(cached, plan)
         if isinstance(plan, plans.CallPlan):
             answer = await calls.call(Caller(self._face, context), plan, params)
             return Outcome([(answer,)], 1, cached.prepared.tag)
@@ -329,6 +331,25 @@ class Running:
                 called = self.locks.call(item, values, context)
                 told.append(await self._ended(called, context))
         return Outcome([tuple(told)], 1, cached.prepared.complete(1))
+
+    async def _attempt(self, cached: Cached, plan: plans.AttemptPlan) -> Outcome:
+        if plan.condition:
+            asked = f"SELECT 1 WHERE {plan.condition}"
+            if not (await self._inner(asked, cached)).rows:
+                return Outcome(None, 0, cached.prepared.tag)
+        try:
+            outcome = await self._inner(plan.statement, cached)
+        except CairnError as problem:
+            if not plan.forgives(problem.sqlstate):
+                raise
+            return Outcome(None, 0, cached.prepared.tag, (f"{problem}, skipping",))
+        return Outcome(None, 0, cached.prepared.tag, outcome.notices)
+
+    async def _inner(self, text: str, cached: Cached) -> Outcome:
+        """A statement inside of another one."""
+        inner = await self.understood(text.encode())
+        self.check(inner, cached.text)
+        return self.now(inner, ()) or await self._run(inner, ())
 
     def _warn(self, text: str) -> None:
         self._pg.notice(text, "WARNING", "01000")

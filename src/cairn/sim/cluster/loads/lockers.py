@@ -173,7 +173,7 @@ class Lockers:
         if self._chance.random() < 0.7:
             await client.ask("SELECT 1")
         else:
-            await client.run(f"SELECT b FROM {TABLE.name} WHERE a = $1", (1,))
+            await client.run(f"SELECT a FROM {TABLE.name} WHERE a = $1", (1,))
         self.reads += 1
         for held in have:
             self.books.had(held, begun)
