@@ -172,6 +172,29 @@ def test_queries_of_tools_on_the_catalogue(sql: psycopg.Connection[Any]) -> None
     assert [column.type_code for column in listed.description or ()] == [16, 1003]
     assert [len(names) for _, names in listed.fetchall()] == [2, 2]
     assert rows(sql, "SELECT * FROM pg_catalog.pg_statio_all_tables") == []
+    # dbt says who it is first, Prisma asks for tables that have a type, peewee for subscripts
+    named = '/* {"app": "dbt"} */\n-- it\n SELECT nspname FROM pg_namespace WHERE nspname = '
+    assert rows(sql, named + "'public'") == [("public",)]
+    assert rows(sql, "SELECT relname FROM pg_class WHERE reltype > 0 AND relname = 'mail'") == [
+        ("mail",)
+    ]
+    subscripts = (
+        "SELECT ARRAY(SELECT pg_get_indexdef(idx.indexrelid, k + 1, TRUE) FROM "
+        "generate_subscripts(idx.indkey, 1) AS k ORDER BY k) FROM pg_catalog.pg_index AS idx "
+        "WHERE idx.indexrelid = 'mail_a_key'::regclass"
+    )
+    assert rows(sql, subscripts) == [(["a"],)]
+
+
+def test_a_name_may_begin_with_that_of_the_database(sql: psycopg.Connection[Any]) -> None:
+    """As dbt and SQL of other databases' users write it."""
+    sql.execute('CREATE TABLE "cairn"."public"."mail" (id int PRIMARY KEY, cairn int)')
+    sql.execute("INSERT INTO cairn.public.mail VALUES (1, 2)")
+    asked = "SELECT m.cairn, 'cairn.public.mail' FROM cairn.public.mail AS m WHERE m.cairn = 2"
+    assert rows(sql, asked) == [(2, "cairn.public.mail")]
+    listed = "SELECT table_name FROM \"cairn\".INFORMATION_SCHEMA.tables WHERE table_name = 'mail'"
+    assert rows(sql, listed) == [("mail",)]
+    assert rows(sql, "SELECT * FROM other.public.mail") in ("42P01", "3F000", "0A000")
 
 
 def test_columns_as_tools_write_them(sql: psycopg.Connection[Any]) -> None:

@@ -164,6 +164,9 @@ class Functions:
             "pg_subscript": lambda array, at: (
                 None if _nth(array, at) is None else at + str(array).startswith("{")
             ),
+            "pg_generate_subscripts": lambda array, _: json.dumps(
+                [at + str(array).startswith("{") for at in range(_length(array))]
+            ),
             "pg_place": lambda array, at: None if _nth(array, at) is None else at + 1,
             "pg_places": lambda *arrays: json.dumps([*range(max(map(_length, arrays)))]),
             "pg_get_ruledef": self._distribution,

@@ -50,6 +50,7 @@ WORKERS = 2
 _FORBIDDEN = re.compile(r"not authorized|prohibited")
 
 _BEGINNING = re.compile(rb"\s*(select|with)\b", re.IGNORECASE)
+_BLANKS = re.compile(rb"\s*")
 LONG_TEXT = 10_000
 _WORDS = (b"pg_", b"_cairn_", b"information_schema", b"::", b"to_reg", b"_privilege", b"_schemas")
 _MENTION = re.compile(
@@ -77,7 +78,7 @@ _DECLARED = {
 
 def is_catalog_query(text: bytes) -> bool:
     """Whether a SELECT reads from PostgreSQL's catalogue. Cheap for everything else."""
-    if _BEGINNING.match(text) is None:
+    if _BEGINNING.match(text, _behind_comments(text)) is None:
         return False
     if len(text) > LONG_TEXT:  # one search of many words would keep every thread from working
         lower = text.lower()
@@ -95,6 +96,23 @@ def is_catalog_query(text: bytes) -> bool:
             return False
         return any(token.is_word(*_LOOKUPS) for token in found)
     return any(_names_catalog(found[at + 1 : at + 4]) for at in sources)
+
+
+def _behind_comments(text: bytes) -> int:
+    """Some tools say in a comment who they are."""
+    at = 0
+    while True:
+        blanks = _BLANKS.match(text, at)
+        at = at if blanks is None else blanks.end()
+        if text.startswith(b"/*", at):
+            end, length = text.find(b"*/", at), 2
+        elif text.startswith(b"--", at):
+            end, length = text.find(b"\n", at), 1
+        else:
+            return at
+        if end < 0:
+            return len(text)
+        at = end + length
 
 
 def _names_catalog(following: list[Token]) -> bool:

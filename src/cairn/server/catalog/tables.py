@@ -26,6 +26,9 @@ from cairn.server.catalog.sequences import sequence_rows, sequences
 
 _FIRST_INDEX_OID = 1_000_000
 _FIRST_VIEW_OID = 2_000_000_000
+_FIRST_ROW_TYPE = (
+    1_500_000_000  # nobody looks at them, but who asks for tables asks whether one is there
+)
 
 Values = dict[str, Any]
 
@@ -383,7 +386,7 @@ def _class(oid: int, name: str, space: int, kind: str, owner: int, column_count:
         "relchecks": 0,
         "reltuples": -1,
         "relpages": 0,
-        "reltype": 0,
+        "reltype": _FIRST_ROW_TYPE + oid if kind in "rv" else 0,
         "reloftype": 0,
         "reltoastrelid": 0,
         "relfilenode": oid,

@@ -34,7 +34,7 @@ _ROW_FUNCTIONS = {
     f"{_EXPANDED}.n": "pg_place",
 }
 _PLACES = "row_places"
-_SET_FUNCTIONS = {"unnest", "generate_series"}
+_SET_FUNCTIONS = {"unnest", "generate_series", "generate_subscripts"}
 _TRUTHS = {name for table in TABLES for name, kind in columns_of(table) if kind == "BOOLEAN"}
 _WORDS_OF_TRUTH = {"t": True, "true": True, "f": False, "false": False}
 

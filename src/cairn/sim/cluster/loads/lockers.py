@@ -18,7 +18,7 @@ import msgspec
 from cairn.model.errors import CairnError
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.loads.heard import heard
-from cairn.sim.cluster.loads.load import TABLE, Load
+from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.registers import wait_settled
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.sessions import UNKNOWN, Faces, WireClient
@@ -173,7 +173,7 @@ class Lockers:
         if self._chance.random() < 0.7:
             await client.ask("SELECT 1")
         else:
-            await client.run(f"SELECT a FROM {TABLE.name} WHERE a = $1", (1,))
+            await client.run("SELECT name FROM _pico_instance WHERE name = $1", ("n1",))
         self.reads += 1
         for held in have:
             self.books.had(held, begun)
