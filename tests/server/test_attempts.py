@@ -194,6 +194,10 @@ def test_a_name_may_begin_with_that_of_the_database(sql: psycopg.Connection[Any]
     assert rows(sql, asked) == [(2, "cairn.public.mail")]
     listed = "SELECT table_name FROM \"cairn\".INFORMATION_SCHEMA.tables WHERE table_name = 'mail'"
     assert rows(sql, listed) == [("mail",)]
+    sql.execute("CREATE VIEW v AS SELECT id FROM cairn.public.mail")  # dbt renames it as a table
+    sql.execute("ALTER TABLE cairn.public.v RENAME TO w")
+    assert rows(sql, "SELECT * FROM w") == [(1,)]
+    sql.execute("DROP VIEW w")
     assert rows(sql, "SELECT * FROM other.public.mail") in ("42P01", "3F000", "0A000")
 
 
