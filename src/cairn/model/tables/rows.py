@@ -297,11 +297,15 @@ def index_row(index: Index) -> Row:
         index.id,
         index.name,
         "tree",
-        to_json([{"unique": [index.unique]}]),
+        to_json([{"unique": [index.unique]}, *_condition(index)]),
         to_json(list(index.columns)),
         int(index.operable),
         index.schema_version,
     )
+
+
+def _condition(index: Index) -> list[dict[str, list[Any]]]:
+    return [{"where": [index.where, index.rule]}] if index.rule else []
 
 
 def primary_index(table: Table) -> Index:
@@ -319,6 +323,7 @@ def primary_index(table: Table) -> Index:
 def index_of(row: Sequence[Any]) -> Index:
     options = _OPTIONS.decode(row[4])
     unique = any(option.get("unique", [False])[0] for option in options)
+    where, rule = next((each["where"] for each in options if "where" in each), ("", ""))
     return Index(
         table_id=row[0],
         id=row[1],
@@ -327,6 +332,8 @@ def index_of(row: Sequence[Any]) -> Index:
         unique=unique,
         operable=bool(row[6]),
         schema_version=row[7],
+        where=str(where),
+        rule=str(rule),
     )
 
 

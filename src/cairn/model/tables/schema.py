@@ -193,10 +193,22 @@ class Index(msgspec.Struct, frozen=True):
     unique: bool = False
     operable: bool = True
     schema_version: int = 0
+    where: str = ""  # the rows that it has, if not all
+    rule: str = ""  # the same as SQLite reads it, as that of a `Check`
 
     @property
     def physical_name(self) -> str:
         return f"i{self.table_id}_{self.id}"
+
+    @property
+    def is_key(self) -> bool:
+        """Whether no two rows of the table have the same values there."""
+        return self.unique and not self.rule
+
+    @property
+    def all_places(self) -> set[int]:
+        """Places of the columns that its condition looks at."""
+        return {int(match[1]) for match in _PLACES.finditer(self.rule) if match[1]}
 
 
 def physical_column(position: int) -> str:
@@ -275,7 +287,9 @@ def compared_values(
 def create_index_sql(table: Table, index: Index) -> str:
     columns = ", ".join(compared_column(table, table.position(name)) for name in index.columns)
     unique = "UNIQUE " if index.unique else ""
-    return f"CREATE {unique}INDEX {index.physical_name} ON {table.physical_name} ({columns})"
+    where = f" WHERE {index.rule}" if index.rule else ""
+    made = f"CREATE {unique}INDEX {index.physical_name} ON {table.physical_name} ({columns})"
+    return made + where
 
 
 def distribution_json(table: Table) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def table_rows(table: Table, indexes: list[tuple[Index, bool]]) -> Iterator[tupl
             may_be_null = column.nullable and column.name not in table.primary_key
             yield "information_schema_columns", {**named, **_column(at, column, may_be_null)}
     for index, is_primary in indexes:
-        if index.unique:
+        if index.is_key:
             yield from _unique(table, index, is_primary)
     for check in table.checks:
         rule = {**_constraint(table, check.name), "check_clause": f"({check.text})"}

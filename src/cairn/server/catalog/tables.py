@@ -437,6 +437,7 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
             **dict.fromkeys(("indimmediate", "indisvalid", "indisready", "indislive"), 1),
             "indnullsnotdistinct": 0,
             "indoption": _words([0] * len(numbers)),
+            "indpred": f"({index.where})" if index.where else None,
         },
     )
     yield (
@@ -451,7 +452,7 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
     for at, name in enumerate(index.columns, 1):
         column = table.columns[table.position(name)]
         yield "pg_attribute", _attribute(oid, at, name, column.type, False)
-    if index.unique:
+    if index.is_key:
         yield (
             "pg_constraint",
             {
@@ -479,7 +480,8 @@ def definition(table: Table, index: Index) -> str:
     unique = "UNIQUE " if index.unique else ""
     schema = "pg_catalog" if table.is_system else "public"
     columns = ", ".join(index.columns)
-    return f"CREATE {unique}INDEX {index.name} ON {schema}.{table.name} USING btree ({columns})"
+    made = f"CREATE {unique}INDEX {index.name} ON {schema}.{table.name} USING btree ({columns})"
+    return f"{made} WHERE ({index.where})" if index.where else made
 
 
 def _listed(numbers: Iterable[int]) -> str:

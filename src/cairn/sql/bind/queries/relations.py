@@ -181,9 +181,15 @@ def _index(scope: Scope, node: exp.Table, table: Table) -> str:
         raise refuse(node, "NOT INDEXED")
     name = name_of(wanted)
     for index in scope.binder.catalog.indexes.get(table.id, ()):
+        if index.name == name and index.rule:
+            raise Unsupported(
+                f"INDEXED BY {name}, an index of some rows, is not supported",
+                hint="it is used by itself where WHERE says what its own condition says",
+                position=walk_position(wanted),
+            )
         if index.name == name:
             return index.physical_name
-    if name == f"{table.name}_pkey":
+    if name == (table.named_key or f"{table.name}_pkey"):
         return f"sqlite_autoindex_{table.physical_name}_1"
     raise CairnError(
         f'table "{table.name}" has no index "{name}"',

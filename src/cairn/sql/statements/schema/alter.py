@@ -297,7 +297,9 @@ def _drop_column(cursor: Cursor) -> Step:
         check_key_stays(catalog, table, [name], f"column {name} of table {table.name}")
         at = table.position(name)
         keys = tuple(key for key in table.foreign_keys if at not in key.columns)
-        own_indexes = [index for index in indexes if name in index.columns]
+        own_indexes = [
+            index for index in indexes if name in index.columns or at in index.all_places
+        ]
         own_checks = [check for check in table.checks if at + 1 in check.places]
         left = tuple(check for check in table.checks if check not in own_checks)
         return (
