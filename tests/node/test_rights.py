@@ -254,6 +254,8 @@ ELSEWHERE = {
     plans.CallPlan: "each call for itself: tests/server/test_calls.py",
     plans.NumbersPlan: "WRITE: tests/server/test_identity.py",
     plans.CatalogRead: "everybody's",
+    plans.AttemptPlan: "those of the statement inside: tests/server/test_attempts.py",
+    plans.LockPlan: "everybody's; the query of its arguments is one of the others",
     plans.EmptyPlan: "nothing",
     plans.TempRead: "a session's own, and the tables beside it: tests/server/test_temp_tables.py",
     plans.TempWrite: "likewise",

@@ -198,6 +198,13 @@ class LeaseRequest(msgspec.Struct, frozen=True):
     uuid: str = ""
 
 
+class KeepLocksRequest(msgspec.Struct, frozen=True):
+    """An instance asks: do the advisory locks of its sessions stay theirs for a moment?"""
+
+    raft_id: int
+    incarnation: int
+
+
 class LastWordRequest(msgspec.Struct, frozen=True):
     """A new leader asks a voter: how long has it not answered any leader before `term`?"""
 

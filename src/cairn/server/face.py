@@ -62,7 +62,12 @@ class PgFace(Face):
         self._rules: tuple[str, tuple[Rule, ...]] = ("", ())
         self.statements = StatementCache(self.statistics)
         self.pg_catalog = PgCatalog(
-            LiveTables(watching, lambda: self.catalog, lambda: self.cluster)
+            LiveTables(
+                watching,
+                lambda: self.catalog,
+                lambda: self.cluster,
+                lambda: instance.state.locks,
+            )
         )
         self.execution, self.executor = instance.execution, instance.executor
         self.slow_log = SlowLog(

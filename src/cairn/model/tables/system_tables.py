@@ -319,6 +319,20 @@ CAIRN_TYPE = _table(
     ("schema_version", "U", "of the catalogue when it was made or changed"),
     ("owner", "U", "in `_pico_user`"),
 )
+CAIRN_LOCK = _table(
+    539,
+    "_cairn_lock",
+    "space number raft_id incarnation session mode",
+    "advisory locks: sessions that hold them or wait for them",
+    ("space", "U", "1: of one bigint, 2: of two integers", number(1, 2)),
+    ("number", "I", "the bigint; of two integers the first has the upper half"),
+    ("raft_id", "U", "the instance of the session", number(1)),
+    ("incarnation", "U", "the life of the instance in which it was asked for"),
+    ("session", "U", "`pg_backend_pid()` there"),
+    ("mode", "S", "", one_of(("exclusive", "shared"))),
+    ("held", "B", "false: it waits"),
+    ("ticket", "U", "the order of those who wait"),
+)
 CAIRN_EVENT = _table(
     600,
     "_cairn_event",
@@ -456,6 +470,7 @@ GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_ROUTINE,
     CAIRN_VIEW,
     CAIRN_TYPE,
+    CAIRN_LOCK,
 )
 LOCAL_TABLES: tuple[Table, ...] = (
     CAIRN_EVENT,

@@ -53,6 +53,7 @@ from cairn.sql.plans import Prepared
 REPLANS = 10
 LOOK_EVERY = 1_000  # rows
 LIMITS = {"sql_motion_row_max": 0, "sql_vdbe_opcode_max": 0}
+_OF_SESSION = (plans.SessionPlan, plans.CursorPlan, plans.NamedPlan, *plans.INSIDE)
 Row = tuple[Any, ...]
 
 
@@ -324,7 +325,7 @@ class Executor:
                 return Outcome(given, block.row_count, prepared.complete(block.row_count))
             case plans.EmptyPlan():
                 return Outcome(None, 0, "")
-            case plans.SessionPlan() | plans.CursorPlan() | plans.NamedPlan():
+            case _ if isinstance(plan, _OF_SESSION):
                 raise Unsupported(f"{prepared.tag} needs a session, it cannot be run here")
             case plans.CopyPlan() | plans.CallPlan():
                 raise Unsupported(f"{prepared.tag or 'this statement'} cannot be run here")

@@ -144,7 +144,7 @@ def _key(
     _check_together(table, parent)
     theirs = given.parent_columns
     known = indexes if is_own else catalog.indexes.get(parent.id, ())
-    uniques = [set(index.columns) for index in known if index.unique]
+    uniques = [set(index.columns) for index in known if index.is_key]
     if not parent.has_hidden_key:
         uniques.append(set(parent.primary_key))
     if theirs is None:
@@ -188,7 +188,7 @@ def _primary(parent: Table, indexes: Iterable[Index]) -> tuple[str, ...] | None:
     if not parent.has_hidden_key:
         return parent.primary_key
     added = f"{parent.name}_pkey"
-    return next((each.columns for each in indexes if each.unique and each.name == added), None)
+    return next((each.columns for each in indexes if each.is_key and each.name == added), None)
 
 
 def _check_together(table: Table, parent: Table) -> None:
