@@ -13,7 +13,6 @@ The first two refuse (None) whatever has to be looked at first: options, limits,
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -28,13 +27,12 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.measured import Run
-from cairn.model.members.topology import ConnectionType
 from cairn.native.point_inserts import PointInsert
 from cairn.native.point_reads import PointRead
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
 from cairn.node.statements.asker.explaining import Explaining, Inner
-from cairn.node.statements.asker.forwarding import check_forward
+from cairn.node.statements.asker.forwarding import check_forward, hop_hint
 from cairn.node.statements.asker.global_writes import GlobalWrites
 from cairn.node.statements.asker.hops import HERE, Answered, Hop
 from cairn.node.statements.asker.numbers import Numbers
@@ -261,7 +259,9 @@ class Executor:
         prepared = statement.prepared
         plan, tables = prepared.plan, statement.sharded
         values = prepared.start(params, context.now or self._now())
-        hints = self._hop_hint(plan, values) if context.wants_hints else ()
+        hints: tuple[str, ...] = ()
+        if context.wants_hints:
+            hints = hop_hint(plan, values, self.reads.owners.routes, self.reads.owners.raft_id)
         if prepared.options:
             _check_options(prepared, values)
         self._check_forward(prepared, values, context)
@@ -445,30 +445,6 @@ class Executor:
             check_forward(how, preference, prepared.plan, values, self.reads.owners.routes, here)
 
     # --- what a statement is told -----------------------------------------------------------------
-
-    def _hop_hint(self, plan: plans.Plan, values: Sequence[Any]) -> tuple[str, ...]:
-        """Who owns the bucket of a statement that came to the wrong instance."""
-        if isinstance(plan, plans.Returning):
-            plan = plan.write
-        if not isinstance(plan, plans.PointRead | plans.PointWrite) or plan.bucket is None:
-            return ()
-        assert plan.tier is not None
-        bucket, routes = plan.bucket(values), self.reads.owners.routes
-        cluster = routes.cluster
-        replicaset = cluster.replicasets[routes.owner(plan.tier, bucket)]
-        master = cluster.by_raft_id(routes.master(replicaset.name))
-        if master is None or master.raft_id == self.reads.owners.raft_id:
-            return ()
-        hint = {
-            "map": "hop",
-            "tier": plan.tier,
-            "bucket_id": bucket,
-            "replicaset_uuid": replicaset.uuid,
-            "instance_uuid": master.uuid,
-            "address": cluster.address(master.raft_id, ConnectionType.PGPROTO),
-            "raft": {"term": cluster.position.term, "index": cluster.position.index},
-        }
-        return (json.dumps(hint),)
 
     def _is_already_so(self, plan: plans.AclPlan) -> tuple[str, ...]:
         """What IF [NOT] EXISTS leaves out, in PostgreSQL's words."""
