@@ -495,6 +495,17 @@ MUTANTS = tuple(
             "test_a_commit_that_is_refused_leaves_nothing_in_temporary_tables",
         ),
         (
+            *(
+                "blocks",
+                "of each table one version is looked at",
+                "node/statements/blocks/asking.py",
+            ),
+            "versions = {each for listed in block for each in listed.item.tables.items()}",
+            "versions = {t: v for each in block for t, v in each.item.tables.items()}.items()",
+            "tests/server/test_blocks.py::"
+            "test_a_table_that_changes_between_two_statements_of_a_block_is_told_at_once",
+        ),
+        (
             *("10", "acknowledgements outlive their epoch", ACKS),
             *("        self.vclocks.clear()\n", ""),
             "tests/node/test_acknowledgements.py::"

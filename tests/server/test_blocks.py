@@ -216,6 +216,24 @@ def test_what_cannot_be_undone_is_taken_only_as_the_one_write(
     assert rows(other, "SELECT name FROM rate") == [("a",)]
 
 
+@pytest.mark.parametrize(
+    "first", ["SELECT n FROM account WHERE id = 1", "UPDATE account SET n = 1 WHERE id = 1"]
+)
+def test_a_table_that_changes_between_two_statements_of_a_block_is_told_at_once(
+    sql: Connection, other: Connection, first: str
+) -> None:
+    """COMMIT waited half a minute for the end of a change that was over."""
+    sql.execute("SET statement_timeout = '10s'")
+    sql.commit()
+    sql.execute(first.encode())
+    other.execute("ALTER TABLE account ADD COLUMN more INT")
+    with pytest.raises(psycopg.errors.SerializationFailure, match="was changed or dropped"):
+        sql.execute("UPDATE account SET n = 2 WHERE id = 1")
+        sql.commit()
+    sql.rollback()
+    assert other.execute("SELECT n FROM account WHERE id = 1").fetchall() == [(100,)]
+
+
 def test_the_schema_is_changed_before_rows_are_and_stays(
     sql: Connection, other: Connection
 ) -> None:

@@ -39,7 +39,9 @@ def test_masters_go_back_and_forth_and_rows_stay(kind: str, mode: str) -> None:
     assert expected | ({"read here"} if mode == "async" else set()) <= set(ways)
 
 
-@pytest.mark.parametrize("kind", ["lost-tails", "full-disks"])  # "members" is below, and slow
+@pytest.mark.parametrize(
+    "kind", ["lost-tails", "full-disks", "calm-alone"]
+)  # "members" is below, and slow
 def test_rows_outlive_a_blow_of_each_kind(kind: str) -> None:
     check(1, kind)
 

@@ -115,6 +115,8 @@ class OnceTrial(Trial):
 class BankTrial(Trial):
     """Money that is moved and counted, in every way that SQL has for it."""
 
+    is_in_nobodys_way = False
+
     options = {"admin_password": PASSWORD}
     schema = (ops.CreateTable(NAMES),)
 

@@ -55,6 +55,8 @@ class Kind(msgspec.Struct, frozen=True):
     scrubs: bool = False  # files are read all the time, and damage is mended by itself
     truncates: bool = False  # the table under load is emptied now and then
     modes: bool = False  # sync mode comes and goes: what it acknowledges is judged by itself
+    copies: int = 0  # of each replicaset; 0: three of one, or two of two
+    is_calm: bool = False  # nothing happens to it: whatever is asked is answered
 
 
 _GENTLE: tuple[Blow, ...] = (N.switch, N.switch, N.alter, N.forget_logs, N.kill_replica)
@@ -69,6 +71,9 @@ KINDS: dict[str, Kind] = {
     "full-disks": Kind((N.full_disk, N.switch, N.alter)),
     "hung-disks": Kind((hung_disk, hung_disk, N.switch, N.alter)),
     "restarts": Kind((N.kill, N.kill, N.stop, N.power, N.switch, N.alter)),
+    "alone": Kind((N.weigh, N.weigh, N.alter_columns, N.kill, N.stop, N.pause), 2, copies=1),
+    "calm": Kind((N.heal,), is_calm=True),
+    "calm-alone": Kind((N.heal,), 2, copies=1, is_calm=True),
     "blackouts": Kind((N.blackout, N.switch, N.alter)),
     "lost-tails": Kind((N.lose_tail, N.switch), loses=True),
     "old-files": Kind((old_files, old_files, N.switch, N.alter_columns)),
@@ -127,13 +132,14 @@ class Trial:
 
     options: dict[str, Any] = {}  # of every instance
     schema: tuple[ops.Ddl, ...] = ()  # beside the tables that every trial has
+    is_in_nobodys_way = True  # clients of this load refuse each other nothing
 
     def __init__(self, seed: int, name: str, mode: str | None = None) -> None:
         chance = self.chance = random.Random(seed)
         self.name, self.kind = name, kind_of(name, chance)
         self.mode = mode or chance.choice(("sync", "async"))
         self.rounds = chance.randint(2, 6)
-        size = 3 if self.kind.replicasets == 1 else 2
+        size = self.kind.copies or (3 if self.kind.replicasets == 1 else 2)
         tier = Tier(
             "default", size, bucket_count=BUCKETS, is_default=True, replication_mode=self.mode
         )
@@ -195,6 +201,7 @@ class Trial:
         await self.registers.check()
         self.marks.check()
         self._check_tables()
+        self._check_answered()
 
     async def _begin(self) -> None:
         """What has to be there before the first blow."""
@@ -310,6 +317,15 @@ class Trial:
         moves = state.cluster.moves.values()
         return state.pending_ddl() is None and not any(move.is_open for move in moves)
 
+    def _check_answered(self) -> None:
+        load = self.registers
+        refused = load.refused if self.is_in_nobodys_way else 0
+        if self.kind.is_calm and (load.unknown or refused):
+            raise Violation(
+                f"nothing happened, and {load.unknown} writes have no known end, "
+                f"{refused} were refused"
+            )
+
     def _check_tables(self) -> None:
         for node in self.world.running():
             assert node.instance is not None
@@ -320,6 +336,8 @@ class Trial:
 
 class BlockTrial(Trial):
     """The same blows against clients that use blocks, where nothing acknowledged may be lost."""
+
+    is_in_nobodys_way = False
 
     def __init__(self, seed: int, name: str) -> None:
         super().__init__(seed, name, None if KINDS[name].is_planned else "sync")

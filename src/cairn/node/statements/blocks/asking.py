@@ -209,8 +209,9 @@ class Blocks:
 
     def _check_schema(self, block: Sequence[Listed]) -> None:
         catalog = self._state.catalog
-        versions = {t: v for listed in block for t, v in listed.item.tables.items()}
-        for table, version in versions.items():
+        # Each statement's: those before a change and those after it were planned for two tables.
+        versions = {each for listed in block for each in listed.item.tables.items()}
+        for table, version in sorted(versions):
             found = catalog.table_by_id(table)
             if found is None or found.schema_version != version:
                 raise BlockConflict("a table of the block was changed or dropped")
