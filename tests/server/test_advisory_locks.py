@@ -113,6 +113,8 @@ a SELECT pg_advisory_xact_lock(4)
 b SELECT pg_try_advisory_lock(4), pg_advisory_unlock(4)
 a SELECT pg_advisory_xact_lock(4); SELECT pg_advisory_lock(2)
 b SELECT pg_try_advisory_lock(4), pg_advisory_unlock(4), pg_try_advisory_lock(2)
+a SELECT pg_advisory_xact_lock(4); SELECT 1 / 0
+b SELECT pg_try_advisory_lock(4), pg_advisory_unlock(4)
 a SELECT pg_advisory_lock(NULL), pg_try_advisory_lock(NULL, 1), pg_advisory_unlock(NULL)
 a SELECT pg_try_advisory_lock(-1), pg_try_advisory_lock(9223372036854775807)
 a SELECT pg_try_advisory_lock(-2147483648, 2147483647)

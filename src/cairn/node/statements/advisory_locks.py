@@ -83,6 +83,7 @@ class Holder:
         self.incarnation = 0  # of the instance when its locks were taken
         self.wanted: set[What] = set()  # asked for, or held
         self.held: set[What] = set()
+        self.is_lost = False  # and nothing may be run any more
 
 
 class AdvisoryLocks:
@@ -155,13 +156,15 @@ class AdvisoryLocks:
     def is_sure(self, holder: Holder) -> bool:
         """Whether nobody else can have been given a lock that it has."""
         if not holder.held:
-            return True
+            return not holder.is_lost
         now = self._runtime.boot_clock()
         return holder.incarnation == self._sure_of and now < self._sure_until
 
     async def make_sure(self, holder: Holder) -> None:
         """Ask until it is so. `lost_locks`: it is not, or nobody can say."""
         while not self.is_sure(holder):
+            if holder.is_lost:
+                raise lost_locks()
             life = holder.incarnation
             if life not in self._asking:
                 self._asking[life] = asyncio.get_running_loop().create_task(self._ask(life))
@@ -187,7 +190,7 @@ class AdvisoryLocks:
 
     def _lose(self, holder: Holder) -> CairnError:
         """The session is ended; what it may still have is given up."""
-        problem = lost_locks()
+        problem, holder.is_lost = lost_locks(), True
         self.close(holder)
         holder.lost(problem)
         return problem

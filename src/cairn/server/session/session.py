@@ -359,6 +359,8 @@ class Session(asyncio.Protocol):
         except asyncio.CancelledError:
             return
         except Exception as problem:
+            if self.running.locks.has_ended():  # the error ends the transaction of the text
+                await self.running.locks.end(None, self.running.context())
             self.fail(owned(problem, "a statement of a client"))
         finally:
             self.running.stop_clock()
