@@ -120,6 +120,7 @@ bench-sql: setup
 	$(BIN)/python bench/sql.py
 	$(BIN)/python bench/sql_more.py
 	$(BIN)/python bench/sql_two.py
+	$(BIN)/python bench/sql_wide.py
 
 bench-clients: setup
 	$(BIN)/python bench/clients_driver.py

@@ -93,13 +93,15 @@ def test_certificates_are_judged_by_their_last_day(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     assert timedelta(days=99) < good_until(der) - now <= timedelta(days=100)
 
-    def told(after_days: int) -> tuple[str, str]:
+    def told(after_days: float) -> tuple[str, str]:
         found = judged("i1", der, now + timedelta(days=after_days))
         return found.level, found.what
 
     assert told(0) == (GOOD, "the certificate is good for 99 days")
     assert told(80) == (WARNING, "the certificate expires in 19 days")
-    assert told(102) == (BAD, "the certificate has expired 2 days ago")
+    assert told(99.5) == (WARNING, "the certificate expires in 11 hours")
+    assert told(101.5) == (BAD, "the certificate has expired 1 day ago")
+    assert told(102.5) == (BAD, "the certificate has expired 2 days ago")
     assert judged("i1", b"no certificate", now).level == BAD
     century = made(tmp_path, 36_500)  # its year does not fit into two digits
     assert good_until(century).year > 2100

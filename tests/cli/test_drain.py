@@ -9,10 +9,18 @@ from collections.abc import Callable
 
 import pytest
 
+from cairn.cli.steering.drain import far
 from tests.cluster.backups import cairn, command
 from tests.cluster.harness import Cluster, eventually
 
 Make = Callable[..., Cluster]
+
+
+def test_it_tells_in_a_sentence_why_it_does_not_go_on() -> None:
+    move = {"source": "r1", "target": "r2", "rows_to_do": 7, "waits_for": "r2 has no master"}
+    status = {"moves": [move], "replicasets": [{"name": "r1", "buckets": 100}]}
+    told = "r1 owns 100 buckets, 7 rows of those that move are left; r2 has no master"
+    assert far(status, "r1") == told
 
 
 def test_a_replicaset_is_drained_interrupted_and_taken_back(new_cluster: Make) -> None:

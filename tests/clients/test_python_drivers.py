@@ -311,7 +311,7 @@ def test_sqlalchemy_reads_the_schema_with_its_own_settings(dsn: str, cluster: Cl
         ("n", "NUMERIC", True),
     ]
     key = inspector.get_pk_constraint("sa_shape")
-    assert (key["name"], key["constrained_columns"]) == ("sa_shape_pkey", ["b", "a"])
+    assert (key["name"], key["constrained_columns"]) == ("sa_pk", ["b", "a"])
     indexes = inspector.get_indexes("sa_shape")
     assert [(each["name"], each["unique"], each["column_names"]) for each in indexes] == [
         ("sa_shape_bn", True, ["b", "n"]),

@@ -186,6 +186,17 @@ def test_bad_input_is_refused_in_one_sentence(new_cluster: Make) -> None:
     refused("backup", "--verify", str(cluster.dir / "i1"), code=2, says="is no backup")
     refused("backup", str(taken), code=2, says="is a backup itself")
     refused("backup", str(folder), "--from", "nothing", code=2, says="is no backup")
+    refused("backup", "/etc/passwd", code=2, says="is a file: name a directory for backups")
+    full = subprocess.run(  # a file of 10 KB is all that may be written, as on a full disk
+        ["bash", "-c", 'ulimit -f 10; exec "$@"', "-", *command(node, "backup", str(folder))],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    left = "nothing of this backup is left there\n"
+    assert (full.returncode, full.stderr) == (1, f"cairn: {folder}: File too large; {left}")
+    assert [each.name for each in folder.iterdir() if each.is_dir()] == [taken.name]
     refused("restore", str(taken), "--to", "soon", code=2, says="write a time")
     refused("restore", str(taken), "--to", "2020-01-01", code=2, says="these backups go from")
     manifest = taken / "manifest.json"

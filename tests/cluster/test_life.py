@@ -39,6 +39,24 @@ def test_the_seeds_example_gives_one_cluster(new_cluster: Make) -> None:
     assert sum(row["buckets"] for row in status["replicasets"]) == 3000
 
 
+def test_a_wrong_peer_of_an_earlier_start_is_told_as_one(new_cluster: Make) -> None:
+    """It is kept, so that there are never two founders; a corrected --peer did not say why."""
+    cluster = new_cluster()
+    node, wrong = cluster.add("i1"), f"127.0.0.1:{free_ports(1)[0]}"
+    kept = node.dir / "discovery.json"
+    node.start(peers=f"{node.peer},{wrong}")
+    eventually(lambda: kept.exists() and wrong in kept.read_text(), "the wrong peer on disk")
+    node.stop()
+    node.start(peers=node.peer)
+    told = f"waiting for an answer from: {wrong} (not in --peer)"
+    eventually(lambda: told in node.log(), "its name in the log")
+    assert "forgets it without its discovery.json" in node.log()
+    node.stop()
+    kept.unlink()
+    node.start(peers=node.peer)
+    cluster.wait_online("i1")
+
+
 def test_a_killed_leader_is_replaced_and_comes_back_with_a_new_incarnation(
     new_cluster: Make,
 ) -> None:

@@ -24,10 +24,14 @@ from cairn.net.link import Link
 from cairn.node.boot.config import DEFAULT_FILE, SOURCES, load
 from cairn.node.instance import Instance
 from tests.cluster.as_peer import SECRET
+from tests.fuzz.files import backups, migrations
 from tests.fuzz.mutate import any_number, any_text, mutated
+from tests.fuzz.relations import Relations
+from tests.fuzz.secrets import secrets
 from tests.fuzz.sql import Grammar
 from tests.fuzz.target import Broken, Target
 from tests.server.raw import Raw, fields, message, startup_packet
+from tests.web.browsing import Browser
 
 Step = Callable[[Target, random.Random], None]
 
@@ -43,11 +47,12 @@ def _refuse_internal(sqlstate: str | None, what: object) -> None:
 def sql(target: Target, chance: random.Random) -> None:
     """One session with some statements, simple and extended."""
     grammar = Grammar(chance)
+    relations = Relations(grammar, chance)
     with closing(target.node.connect()) as connection:  # whatever it was doing
         pg = connection.pgconn
         pg.exec_(b"SET statement_timeout = '1s'")
         for _ in range(20):
-            text = grammar.statement()
+            text = grammar.statement() if chance.random() < 0.6 else relations.statement()
             if grammar.params:
                 values = [None if each is None else each.encode() for each in grammar.params]
                 result = pg.exec_params(text.encode(), values, result_format=chance.randrange(2))
@@ -344,6 +349,29 @@ def http(target: Target, chance: random.Random) -> None:
                 raise Broken(f"500 for {request[:300]!r}")
 
 
+def console(target: Target, chance: random.Random) -> None:
+    """The query box, by somebody who is logged in: an answer or an error in JSON, never a 500."""
+    browser = _BROWSERS.setdefault(target.http_port, Browser(target.http_port))
+    if not browser.cookies:
+        browser.log_in()
+    grammar = Grammar(chance)
+    for _ in range(5):
+        text = chance.choice((grammar.statement, Relations(grammar, chance).statement))()
+        try:
+            status, told = browser.query(text)
+        except TimeoutError:  # the box gives a statement 30 s
+            continue
+        if status == 401:  # another kind has ended the session
+            browser.log_in()
+        if status >= 500 and status != 503:
+            raise Broken(f"{status} for {text!r}: {told}")
+        if isinstance(told, dict) and "error" in told:
+            _refuse_internal(told["error"].get("sqlstate"), text)
+
+
+_BROWSERS: dict[int, Browser] = {}
+
+
 # --- configuration --------------------------------------------------------------------------------
 
 
@@ -374,4 +402,8 @@ KINDS: dict[str, Step] = {
     "copy": copy,
     "http": http,
     "config": config,
+    "console": console,
+    "secrets": secrets,
+    "backups": backups,
+    "migrations": migrations,
 }

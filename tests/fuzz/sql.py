@@ -78,7 +78,7 @@ class Grammar:
     def statement(self) -> str:
         self.params = []
         kinds = (
-            *((self._select, 8), (self._catalog, 3), (self._write, 4), (self._ddl, 1)),
+            *((self.select, 8), (self._catalog, 3), (self._write, 4), (self._ddl, 1)),
             *((self._other, 2), (self._call, 1), (self._cursor, 2), (self._block, 2)),
             (self._named, 1),
         )
@@ -101,7 +101,7 @@ class Grammar:
             case 2:
                 return chance.choice(("NULL", "TRUE", "FALSE"))
             case 3:
-                return f"{self._type()} {_quoted(any_text(chance))}"
+                return f"{self.type()} {quoted(any_text(chance))}"
             case 4:
                 return f"ARRAY[{', '.join(self.literal() for _ in range(chance.randrange(3)))}]"
             case 5 if len(self.params) < 5:
@@ -113,9 +113,9 @@ class Grammar:
             case 7:
                 return f"DATE '{chance.choice(('2026-01-31', '0001-01-01', '9999-12-31'))}'"
             case _:
-                return _quoted(any_text(chance))
+                return quoted(any_text(chance))
 
-    def _type(self) -> str:
+    def type(self) -> str:
         word = self._chance.choice(TYPES)
         if self._chance.random() < 0.1:
             word += f"({any_number(self._chance)}, {any_number(self._chance)})"
@@ -133,7 +133,7 @@ class Grammar:
             args = ", ".join(self.expr(depth - 1) for _ in range(count))
             return f"{chance.choice(FUNCTIONS)}({args})"
         if kind == 7:
-            return f"CAST({self.expr(depth - 1)} AS {self._type()})"
+            return f"CAST({self.expr(depth - 1)} AS {self.type()})"
         if kind == 8:
             one, two = self.expr(depth - 1), self.expr(depth - 1)
             return f"CASE WHEN {one} THEN {two} ELSE {self.expr(depth - 1)} END"
@@ -143,7 +143,7 @@ class Grammar:
             distinct = "DISTINCT " if chance.random() < 0.2 else ""
             return f"{name}({distinct}{self.expr(depth - 1)}){over}"
         if kind == 10 and depth > 1:
-            return f"({self._select(depth - 2)})"
+            return f"({self.select(depth - 2)})"
         operator = chance.choice(OPERATORS)
         right = self.expr(depth - 1)
         if operator == "IN":
@@ -168,7 +168,7 @@ class Grammar:
             case _:
                 return "things"
 
-    def _select(self, depth: int = 3) -> str:
+    def select(self, depth: int = 3) -> str:
         chance = self._chance
         items = ", ".join(self.expr(depth) for _ in range(chance.randrange(1, 3)))
         text = f"SELECT {'DISTINCT ' if chance.random() < 0.1 else ''}{items}"
@@ -237,20 +237,20 @@ class Grammar:
         name = f"made{self._chance.randrange(3)}"
         how = self._pick("DISTRIBUTED GLOBALLY", "DISTRIBUTED BY (id)")
         return self._pick(
-            f"CREATE TABLE {name} (id {self._type()} PRIMARY KEY, x {self._type()} "
+            f"CREATE TABLE {name} (id {self.type()} PRIMARY KEY, x {self.type()} "
             f"DEFAULT {self.literal()}) {how}",
             f"DROP TABLE IF EXISTS {name}",
-            f"ALTER TABLE {name} ADD COLUMN y {self._type()}",
+            f"ALTER TABLE {name} ADD COLUMN y {self.type()}",
             f"CREATE INDEX {name}_i ON {name} (x)",
             f"TRUNCATE {name}",
-            f"ALTER TABLE {name} RENAME COLUMN x TO {_identifier(any_text(self._chance))}",
-            f"CREATE USER u WITH PASSWORD {_quoted(any_text(self._chance))}",
+            f"ALTER TABLE {name} RENAME COLUMN x TO {identifier(any_text(self._chance))}",
+            f"CREATE USER u WITH PASSWORD {quoted(any_text(self._chance))}",
             f"GRANT {self._pick('READ', 'ALL', 'EXECUTE', 'x')} ON TABLE {name} TO u",
             "DROP USER IF EXISTS u",
         )
 
     def _other(self) -> str:
-        word = _quoted(any_text(self._chance))
+        word = quoted(any_text(self._chance))
         return self._pick(
             f"SET {self._pick('application_name', 'DateStyle', 'nothing')} = {word}",
             f"SET read_preference = {word}",
@@ -274,11 +274,11 @@ class Grammar:
                 "--",
                 "/* /* */",
             ),
-            f"EXPLAIN {self._select(2)}",
-            f"EXPLAIN ANALYZE {self._select(2)}",
+            f"EXPLAIN {self.select(2)}",
+            f"EXPLAIN ANALYZE {self.select(2)}",
             self._explained(),
-            f"EXPLAIN (RAW) {self._select(2)}",
-            f"COPY ({self._select(1)}) TO STDOUT",
+            f"EXPLAIN (RAW) {self.select(2)}",
+            f"COPY ({self.select(1)}) TO STDOUT",
             f"ALTER SYSTEM SET sql_motion_row_max = {word}",
         )
 
@@ -288,7 +288,7 @@ class Grammar:
         way = self._pick("", "NEXT ", "FORWARD ALL ", "ALL ", f"{any_number(self._chance)} ")
         return self._pick(
             f"DECLARE {name} {self._pick('', 'BINARY ', 'SCROLL ')}CURSOR "
-            f"{self._pick('', 'WITH HOLD ', 'WITHOUT HOLD ')}FOR {self._select(2)}",
+            f"{self._pick('', 'WITH HOLD ', 'WITHOUT HOLD ')}FOR {self.select(2)}",
             f"DECLARE {name} CURSOR WITH HOLD FOR SELECT * FROM things",
             f"FETCH {way}FROM {name}",
             f"FETCH {way}{name}",
@@ -304,7 +304,7 @@ class Grammar:
             steps.append(
                 self._pick(
                     write,
-                    f"RETURN QUERY {self._select(1)}",
+                    f"RETURN QUERY {self.select(1)}",
                     f"RETURN QUERY SELECT * FROM things WHERE id = {chance.randrange(200)}",
                     f"IF {self.expr(1)} THEN {write}; END IF",
                     f"LET x = {self.expr(1)}",
@@ -317,7 +317,7 @@ class Grammar:
         return self._pick(
             f"DO $$ {self._body()} $$",
             f"DO $x$ {self._body()} $x$",
-            f"DO {_quoted(self._body())}",
+            f"DO {quoted(self._body())}",
             *("BEGIN", "BEGIN READ ONLY", "COMMIT", "ROLLBACK", "END"),
             f"BEGIN; {self._write()}; {self._write()}; {self._pick('COMMIT', 'ROLLBACK')}",
         )
@@ -325,9 +325,9 @@ class Grammar:
     def _named(self) -> str:
         """Views and procedures, one above the other."""
         name, below = f"seen{self._chance.randrange(3)}", f"seen{self._chance.randrange(3)}"
-        types = ", ".join(self._type() for _ in range(self._chance.randrange(3)))
+        types = ", ".join(self.type() for _ in range(self._chance.randrange(3)))
         return self._pick(
-            f"CREATE {self._pick('', 'OR REPLACE ')}VIEW {name} AS {self._select(2)}",
+            f"CREATE {self._pick('', 'OR REPLACE ')}VIEW {name} AS {self.select(2)}",
             f"CREATE OR REPLACE VIEW {name} AS SELECT * FROM {below}",
             f"CREATE OR REPLACE VIEW {name} (a, b) AS SELECT id, {self.expr(1)} FROM things",
             f"SELECT {self.expr(1)} FROM {name}",
@@ -345,7 +345,7 @@ class Grammar:
     def _explained(self) -> str:
         words = ("ANALYZE", "VERBOSE", "COSTS OFF", "BUFFERS", "TIMING FALSE", "FORMAT JSON")
         some = self._chance.sample((*words, "FORMAT TEXT", "RAW", "SUMMARY", "NOTHING"), 2)
-        inner = self._pick(self._select(2), self._write(), "SELECT * FROM seen0", self._call())
+        inner = self._pick(self.select(2), self._write(), "SELECT * FROM seen0", self._call())
         return f"EXPLAIN ({', '.join(some)}) {inner}"
 
     def _call(self) -> str:
@@ -353,9 +353,9 @@ class Grammar:
         return f"CALL {self._chance.choice(CALLS)}({args})"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _identifier(text: str) -> str:
+def identifier(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
+import shutil
 import socket
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import psycopg
 import pytest
 
+from cairn.cli.copies.files import verify
+from cairn.cli.talking import TalkProblem
 from cairn.client.settings import parse_dsn
 from cairn.model.errors import InvalidParameter, ProtocolViolation
 from cairn.model.rpc import (
@@ -21,6 +26,7 @@ from cairn.model.rpc import (
 )
 from cairn.node.statements.blocks.block_owner import values_of
 from cairn.sql.api import prepare
+from tests.fuzz import files as fuzzed
 from tests.fuzz.target import Target
 from tests.sql.harness import empty_catalog
 
@@ -114,3 +120,28 @@ def test_a_bad_request_behind_a_good_one_costs_its_connection(target: Target) ->
             while client.recv(65536):
                 pass
     assert target.node.log().count("cairn.bug") == before
+
+
+def test_a_backup_writes_no_file_elsewhere_whatever_names_are_in_it(
+    target: Target, tmp_path: Path
+) -> None:
+    """Restoring one that continues another made a file by the name of its replicaset."""
+    folder, last = fuzzed.taken(target)
+    copied, scratch = tmp_path / "backups", tmp_path / "deep" / "scratch"
+    shutil.copytree(folder, copied)
+    scratch.mkdir(parents=True)
+    fuzzed.rename(copied, "../../elsewhere")
+    fuzzed.restored(copied / last, scratch, None)
+    assert not (tmp_path / "elsewhere.db").exists()
+    assert len(list(scratch.glob("*.db"))) == 1
+
+
+@pytest.mark.parametrize("victim", ["manifest.json", "global.msgpack"])
+def test_a_pipe_in_a_backup_is_not_waited_for(target: Target, tmp_path: Path, victim: str) -> None:
+    folder, last = fuzzed.taken(target)
+    shutil.copytree(folder, tmp_path / "backups")
+    path = tmp_path / "backups" / last / victim
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(TalkProblem, match=f"{victim} is no file"):
+        verify(tmp_path / "backups" / last)

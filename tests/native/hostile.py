@@ -30,8 +30,10 @@ from cairn.native.library import (
 )
 from cairn.native.loading import FUNCTIONS, load
 from cairn.pgwire.values.encoders import float_text
+from cairn.sql.functions.functions import register
 from cairn.storage.data_db.packed_insert import PackedInsert
 from tests.fuzz.mutate import mutated
+from tests.native import test_decimals, test_packed_messages
 from tests.native.test_functions import KINDS, in_c, in_python, random_value
 from tests.native.test_packed_rows import ROWS, TABLE
 
@@ -292,6 +294,55 @@ def functions(chance: random.Random) -> None:
     connection.close()
 
 
+def decimals(chance: random.Random) -> None:
+    """Also damaged ones, and a sum whose memory runs out."""
+    connection = apsw.Connection(":memory:")
+    register(connection)
+    assert load(connection, FUNCTIONS)
+    for name, count in test_decimals.NAMES:
+        kinds = test_decimals.kinds_of(name, count)
+        for _ in range(5):
+            args = tuple(test_decimals.argument(chance, kind) for kind in kinds)
+            told = test_decimals.told_by_c(connection, name, args)
+            assert told == test_decimals.told_by_python(name, args), (name, args)
+            damaged = bytearray(test_decimals.drawn(chance))
+            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+            test_decimals.told_by_c(connection, name, (bytes(damaged), *args[1:]))
+    fail_after = getattr(library(), "fail_after", None)
+    rows = [(test_decimals.drawn(chance),) for _ in range(20)]
+    connection.execute("CREATE TABLE numbers (value)")
+    connection.executemany("INSERT INTO numbers VALUES (?)", rows)
+    if fail_after is not None:
+        fail_after(chance.randrange(5))
+    try:
+        with suppress(apsw.Error):
+            connection.execute("SELECT z_sum(value), n_sum(value) FROM numbers").fetchall()
+    finally:
+        if fail_after is not None:
+            fail_after(-1)
+    connection.close()
+
+
+def twins(chance: random.Random) -> None:
+    """Functions that leave to Python what is not plain, asked for anything."""
+    connection = apsw.Connection(":memory:")
+    register(connection)
+    assert load(connection, FUNCTIONS)
+    others = (*_OTHERS, "year", "week", "%", "a%_\\", "\\", "é" * 90, 10**15, "_" * 400)
+    for name, count in (("n_extract", 2), ("d_part", 2), ("t_trunc", 2), ("t_shift", 4)) * 2:
+        args = tuple(chance.choice(others) for _ in range(count))
+        test_decimals.told_by_c(connection, name, args)
+    for _ in range(20):
+        args = tuple(chance.choice(others) for _ in range(3))
+        test_decimals.told_by_c(connection, chance.choice(("c_like", "c_ilike")), args)
+    connection.close()
+
+
+def messages(chance: random.Random) -> None:
+    test_packed_messages.test_values_of_other_types_are_left_to_python(chance.randrange(2**32))
+    test_packed_messages.test_messages_are_equal(chance.randrange(1, 2**32))
+
+
 # --- memory that runs out -------------------------------------------------------------------------
 
 
@@ -324,5 +375,17 @@ def no_memory(chance: random.Random) -> None:
 
 
 STEPS: dict[str, Step] = {
-    step.__name__: step for step in (lines, columns, packed, pages, reals, functions, no_memory)
+    step.__name__: step
+    for step in (
+        lines,
+        columns,
+        packed,
+        pages,
+        reals,
+        functions,
+        decimals,
+        twins,
+        messages,
+        no_memory,
+    )
 }

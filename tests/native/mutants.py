@@ -15,6 +15,11 @@ LINES, HOSTILE = "tests/native/test_lines.py", "tests/native/test_hostile.py"
 ROWS, MESSAGES = "tests/native/test_packed_rows.py", "tests/native/test_messages.py"
 ONE_ROW, NEW_ROW = "tests/native/test_point_reads.py", "tests/native/test_point_inserts.py"
 READ_ROWS = "tests/native/test_packed_out.py"
+DECIMALS, OF_DECIMALS = "native/decimals.c", "native/decimal_functions.c"
+TOTALS, NUMBERS = "native/decimal_sums.c", "tests/native/test_decimals.py"
+TIMES, LIKES, TWINS = "native/times.c", "native/likes.c", "tests/native/test_twins.py"
+SHOWN, TOLD = "native/shown.c", "native/packed_messages.c"
+TELLING = "tests/native/test_packed_messages.py"
 SUMS, STREAMS = "tests/native/test_functions.py", "tests/native/test_columns.py"
 
 #: (rule, name, file, old, new, test)
@@ -326,5 +331,94 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
             "        if (!next)\n            return 1;\n",
         ),
         READ_ROWS,
+    ),
+    (
+        *("C", "C: a DECIMAL of 39 digits wraps", DECIMALS),
+        *("|| count + more > MOST_DIGITS)", "|| count + more > MOST_DIGITS + 1)"),
+        NUMBERS,
+    ),
+    (
+        *("C", "C: a DECIMAL has room for more digits than there are bits", OF_DECIMALS),
+        *("    if (number->digits > (ten_to(MOST_DIGITS) - 1) / power)\n        return 0;\n", ""),
+        NUMBERS,
+    ),
+    (
+        *("C", "C: half of a quotient goes to zero", OF_DECIMALS),
+        *(
+            "quotient->digits += rest >= b.digits - rest;",
+            "quotient->digits += rest > b.digits - rest;",
+        ),
+        NUMBERS,
+    ),
+    (
+        *("C", "C: a product forgets that it wrapped", OF_DECIMALS),
+        *(
+            "!__builtin_mul_overflow(a.digits, b.digits, &product->digits);",
+            "(product->digits = a.digits * b.digits, 1);",
+        ),
+        NUMBERS,
+    ),
+    (
+        *("C", "C: floor of a negative DECIMAL goes to zero", OF_DECIMALS),
+        *("(rounding == TO_FLOOR && number.is_negative)", "0"),
+        NUMBERS,
+    ),
+    (
+        *("C", "C: a sum below zero gets more digits as if it were none", TOTALS),
+        *(
+            "        if (is_negative)\n            negate(sum->total);\n        multiply",
+            "        multiply",
+        ),
+        NUMBERS,
+    ),
+    (
+        *("C", "C: what left a frame keeps its zeros in the sum", TOTALS),
+        *("sum->scales[scale] += change;", "sum->scales[scale] += 1;"),
+        NUMBERS,
+    ),
+    (
+        *("C", "C: a sum forgets what Python added up", TOTALS),
+        *("    if (!sum->rest) {\n", "    if (1) {\n"),
+        NUMBERS,
+    ),
+    (
+        *("C", "C: a time before 1970 is of the next day", TIMES),
+        *("return value / size - (value % size < 0);", "return value / size;"),
+        TWINS,
+    ),
+    (
+        *("C", "C: the 31st stays the 31st in a shorter month", TIMES),
+        *("moment.of_month < last ? moment.of_month : last", "moment.of_month"),
+        TWINS,
+    ),
+    (
+        *("C", "C: a week belongs to the year of its Wednesday", TIMES),
+        *("moment->day + 4 - weekday", "moment->day + 3 - weekday"),
+        TWINS,
+    ),
+    (
+        *("C", "C: LIKE goes on in the middle of a character", LIKES),
+        *("text.at = tried = after_character(tried, text.end);", "text.at = ++tried;"),
+        TWINS,
+    ),
+    (
+        *("C", "C: ILIKE knows the letters of ASCII only", LIKES),
+        *("(!ignores_case || (is_ascii(text) && is_ascii(pattern)))", "1"),
+        TWINS,
+    ),
+    (
+        *("C", "C: a DECIMAL below one has no zero before its point", SHOWN),
+        *("    if (whole <= 0)\n        *to++ = '0';\n", ""),
+        TELLING,
+    ),
+    (
+        *("C", "C: a fraction of a second keeps its zeros", SHOWN),
+        *("while (to[-1] == '0')", "while (0)"),
+        TELLING,
+    ),
+    (
+        *("C", "C: a text has no room in its message", TOLD),
+        *("*used + size + SHOWN_MOST + 16", "*used + SHOWN_MOST + 16"),
+        TELLING,
     ),
 )

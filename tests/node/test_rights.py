@@ -37,7 +37,10 @@ from cairn.sql.api import prepare
 from cairn.sql.plans import AclPlan
 
 ANN, BOB, ROLE, BOSS = range(FIRST_USER_ID, FIRST_USER_ID + 4)
-RIGHTS = ("read", "write", "insert", "update", "delete", "truncate", "create", "drop", "alter")
+RIGHTS = (
+    *("read", "write", "insert", "update", "delete", "truncate", "references"),
+    *("create", "drop", "alter"),
+)
 
 
 def table(table_id: int, name: str, owner: int = ADMIN_ID) -> Table:
@@ -147,6 +150,15 @@ STATEMENTS: dict[str, set[str]] = {
     "UPDATE {t} SET {c} = NULL WHERE {k} = {x}": {"update", "read"},
     "DELETE FROM {t}": {"delete"},
     "DELETE FROM {t} WHERE {k} = {x}": {"delete", "read"},
+    "UPDATE own SET v = NULL FROM {t} s WHERE own.id = 1": {"read"},
+    "DELETE FROM own USING {t} s WHERE own.id = 1": {"read"},
+    "MERGE INTO own o USING {t} s ON o.id = 1 WHEN MATCHED THEN DELETE": {"read"},
+    "EXPLAIN MERGE INTO own o USING {t} s ON o.id = 1 WHEN MATCHED THEN DELETE": {"read"},
+    "WITH s AS (SELECT 1 FROM {t}) DELETE FROM own WHERE EXISTS (SELECT 1 FROM s)": {"read"},
+    "INSERT INTO own (id) SELECT 1 FROM {t} ON CONFLICT DO NOTHING": {"read"},
+    "INSERT INTO own (id) VALUES ((SELECT count(*) FROM {t}))": {"read"},
+    "CREATE TEMP TABLE n AS SELECT {k} FROM {t}": {"read"},
+    "CREATE TEMP TABLE n (LIKE {t})": {"read"},
     "TRUNCATE {t}": {"truncate"},
     "DROP TABLE {t}": {"drop"},
     "ALTER TABLE {t} ADD COLUMN w INT": {"alter"},
@@ -164,6 +176,10 @@ BLOCKS: dict[str, set[str]] = {
     "DO $$ BEGIN INSERT INTO {t} ({k}) VALUES ({x}); END $$": {"insert"},
     "DO $$ BEGIN RETURN QUERY SELECT {c} FROM {t} WHERE {k} = {x}; END $$": {"read"},
     "CALL p_of_{t}({x})": {"delete", "read"},
+    "MERGE INTO {t} USING own s ON {t}.id = s.id WHEN MATCHED THEN DELETE": {"delete", "read"},
+    "MERGE INTO {t} USING own s ON {t}.id = s.id WHEN MATCHED THEN UPDATE SET v = s.v "
+    "WHEN NOT MATCHED THEN INSERT VALUES (s.id, s.v)": {"update", "insert", "read"},
+    "WITH d AS (DELETE FROM {t} WHERE id = 1 RETURNING id) SELECT * FROM d": {"delete", "read"},
 }
 #: Tables of the system are never changed so, whoever asks.
 SCHEMA = ("TRUNCATE", "DROP", "ALTER", "CREATE")
@@ -238,6 +254,8 @@ ELSEWHERE = {
     plans.CallPlan: "each call for itself: tests/server/test_calls.py",
     plans.NumbersPlan: "WRITE: tests/server/test_identity.py",
     plans.CatalogRead: "everybody's",
+    plans.AttemptPlan: "those of the statement inside: tests/server/test_attempts.py",
+    plans.LockPlan: "everybody's; the query of its arguments is one of the others",
     plans.EmptyPlan: "nothing",
     plans.TempRead: "a session's own, and the tables beside it: tests/server/test_temp_tables.py",
     plans.TempWrite: "likewise",

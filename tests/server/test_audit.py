@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cairn.server.audit import AuditLog, Who, statement
+from cairn.server.audit import BUDGET_S, AuditLog, Who, statement
 from tests.cluster.harness import Cluster, Node, eventually
 from tests.server.test_users import PASSWORD, session, users
 
@@ -164,6 +164,24 @@ def _readable(directory: Path) -> list[dict[str, Any]]:
     """Without the line that was torn when the disk was full."""
     found = (directory / "audit.log").read_text().splitlines()
     return [json.loads(line) for line in found if line.endswith("}")]
+
+
+def test_nobody_but_an_administrator_pushes_out_what_others_did(tmp_path: Path) -> None:
+    """Some statements need no right, and logins none but that: the files were theirs to empty."""
+    audit = AuditLog(tmp_path, lambda: (10_000_000, 3), lambda user: user == "admin")
+    admin = Who("admin", "127.0.0.1")
+    for number in range(2_000):
+        audit.write("ddl", ANN, statement="x" * 900, number=number)
+        audit.write("ddl", admin, statement="y" * 900, number=number)
+    audit._spent["ann"][0] -= BUDGET_S + 1  # a minute later
+    audit.write("login", ANN)
+    audit.close()
+    found = lines(tmp_path)
+    told = [line for line in found if line["user"] == "ann" and line["event"] == "ddl"]
+    assert [line["number"] for line in told] == [*range(len(told))]
+    assert 100 < len(told) < 300
+    assert [line["number"] for line in found if line["user"] == "admin"] == [*range(2_000)]
+    assert found[-1]["untold"] == 2_000 - len(told)
 
 
 def test_somebody_who_tries_again_and_again_does_not_push_out_the_rest(tmp_path: Path) -> None:

@@ -362,6 +362,17 @@ def test_statement_timeout_ends_reads(cluster: Cluster) -> None:
         connection.execute(LONG)
 
 
+def test_a_read_that_was_ended_is_no_error_in_the_log(cluster: Cluster) -> None:
+    """Each one was: who sets a time limit could fill the log."""
+    before = cluster["i1"].log().count("never retrieved")
+    with cluster["i1"].connect() as connection:
+        connection.execute("SET statement_timeout = '100ms'")
+        for _ in range(5):
+            with pytest.raises(psycopg.errors.QueryCanceled, match="statement timeout"):
+                connection.execute(LONG)
+    assert cluster["i1"].log().count("never retrieved") == before
+
+
 def test_a_cancel_with_a_wrong_key_changes_nothing(port: int) -> None:
     with Raw(port, 30) as raw:
         raw.log_in()

@@ -269,3 +269,27 @@ def test_the_limit_on_temporary_files_holds_for_each_part(large: Connection) -> 
     finally:
         large.execute("ALTER SYSTEM RESET sql_spill_max_bytes")
     assert len(large.execute(text).fetchall()) == 5
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "WITH RECURSIVE r(n, s) AS (SELECT 1, 'x' UNION ALL SELECT n + 1, n || repeat('k', 500) "
+        "FROM r) SELECT count(*) FROM (SELECT s FROM r ORDER BY s) q",
+        "SELECT count(*) FROM (SELECT DISTINCT a.name || b.name || c.name || d.name || e.name "
+        "FROM _pico_table a, _pico_table b, _pico_table c, _pico_table d, _pico_table e) q",
+    ],
+    ids=["of nothing", "of global tables"],
+)
+def test_what_an_instance_sorts_for_itself_goes_to_counted_files(
+    large: psycopg.Connection[Any], sql: str
+) -> None:
+    """They had no limit: who had no right at all could fill the disk, which ends an instance."""
+    large.execute("ALTER SYSTEM SET sql_spill_max_bytes = 2000000")
+    large.execute("SET statement_timeout = '60s'")
+    try:
+        with pytest.raises(psycopg.errors.ConfigurationLimitExceeded, match="temporary files"):
+            large.execute(sql.encode())
+    finally:
+        large.execute("RESET statement_timeout")
+        large.execute("ALTER SYSTEM RESET sql_spill_max_bytes")

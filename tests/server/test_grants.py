@@ -171,3 +171,27 @@ def test_users_are_made_as_roles_that_may_log_in(admin: Connection, cluster: Clu
         "DROP ROLE gr_app": "42704",
     }
     assert {text: told(admin, text) for text in refused} == refused
+
+
+def test_who_may_not_name_the_rows_of_a_table_learns_nothing_of_them(
+    admin: Connection, cluster: Cluster
+) -> None:
+    """By a foreign key of its own anybody could ask which rows there are, and keep them there."""
+    child = "CREATE TABLE gr_child (id INT PRIMARY KEY REFERENCES gr_late) DISTRIBUTED BY ()"
+    admin.execute("CREATE TABLE gr_late (id INT PRIMARY KEY) DISTRIBUTED BY ()")
+    admin.execute("INSERT INTO gr_late VALUES (7)")
+    admin.execute("GRANT CREATE TABLE TO gr_reader")
+    admin.execute("GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON gr_late TO gr_reader")
+    with as_user(cluster, "gr_reader") as connection:
+        assert told(connection, child) == "42501"
+        admin.execute("GRANT REFERENCES ON gr_late TO gr_reader")
+        asked = "SELECT has_table_privilege('gr_reader', 'gr_late', 'references')"
+        assert admin.execute(asked).fetchall() == [(True,)]
+        access = admin.execute("SELECT relacl FROM pg_class WHERE relname = 'gr_late'").fetchone()
+        assert access is not None and "x" in str(access[0]).split("gr_reader=")[1].split("/")[0]
+        assert told(connection, child) == ""
+        assert told(connection, "INSERT INTO gr_child VALUES (8)") == "23503"
+        assert told(connection, "DROP TABLE gr_child") == ""
+        admin.execute("REVOKE ALL ON gr_late FROM gr_reader")
+        assert told(connection, child) == "42501"
+        assert told(admin, "GRANT REFERENCES ON PROCEDURE nothing TO gr_reader") == "0LP01"

@@ -95,6 +95,21 @@ def test_setval_keeps_to_the_numbers_that_there_are(cluster: Cluster, table: str
     first.sql(f"DROP TABLE {table}")
 
 
+def test_setval_of_many_rows_is_one_change(cluster: Cluster, table: str) -> None:
+    """Each row was an entry of Raft: thousands of them, which no time limit ended."""
+    first = cluster["i1"]
+    first.sql(f"CREATE TABLE {table} (id SERIAL PRIMARY KEY, n INT)")
+    before = first.status()["raft"]["index"]
+    ask = f"SELECT setval('{table}_id_seq', g, g < 2500) FROM generate_series(1, 2500) g"
+    assert first.sql(ask)[-1] == (2500,)
+    assert first.status()["raft"]["index"] - before < 20
+    assert first.sql(f"INSERT INTO {table} (n) VALUES (1) RETURNING id") == [(2500,)]
+    with pytest.raises(psycopg.errors.NumericValueOutOfRange, match="value 0 is out of bounds"):
+        first.sql(f"SELECT setval('{table}_id_seq', 3 - g) FROM generate_series(1, 3) g")
+    assert first.sql(f"INSERT INTO {table} (n) VALUES (1) RETURNING id") == [(2501,)]
+    first.sql(f"DROP TABLE {table}")
+
+
 def test_setval_needs_the_right_to_write(cluster: Cluster, table: str) -> None:
     first = cluster["i1"]
     first.sql(f"CREATE TABLE {table} (id SERIAL PRIMARY KEY, n INT)")

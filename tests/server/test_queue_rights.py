@@ -83,6 +83,16 @@ def test_what_a_queued_operation_makes_belongs_to_who_queued_it(held: Node) -> N
         asking.execute("DROP TABLE made_by_queuer")
 
 
+def test_a_queued_operation_makes_no_temporary_table(held: Node) -> None:
+    """It needed no right, and came into the catalogue of all."""
+    with session(held, "queuer") as queuer:
+        queuer.execute(INSERT, (FIRST + 1, "CREATE TEMP TABLE made_by_queuer (k INT)"))
+    skip(held, FIRST)
+    eventually(lambda: told(held, FIRST + 1)[0] == "failed", "the failure")
+    assert "needs a session of its own" in told(held, FIRST + 1)[1]
+    assert held.sql("SELECT name FROM _pico_table WHERE name = 'made_by_queuer'") == []
+
+
 def test_nobody_runs_anything_for_a_user_that_is_gone(held: Node) -> None:
     with session(held, "leaver") as asking:
         asking.execute(INSERT, (FIRST + 1, "DELETE FROM qr"))

@@ -16,7 +16,7 @@ from cairn.node.statements.blocks import block_owner, open_block
 from cairn.node.statements.changes.under_way import UnderWay
 from cairn.node.statements.owner.guard import RowGuard
 from cairn.node.statements.owner.reads import OwnerReads
-from cairn.sim.cluster.loads.bank_books import (
+from cairn.sim.cluster.loads.banking.bank_books import (
     ACCOUNTS,
     CUSTOMERS,
     EACH,

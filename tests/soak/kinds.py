@@ -112,15 +112,17 @@ class Load:
         session = self._session()
         first = ROWS + 1 + 1_000 * self._number
         lines = "".join(f"{at}\tc{at}\t{at}.5\n" for at in range(first, first + 200))
+        gone = f"DELETE FROM soak_rows WHERE id BETWEEN {first} AND {first + 199}"
 
         def step() -> None:
             cursor = session.cursor()
+            cursor.execute(gone)  # what the last one left, if its end was not known
             with cursor.copy("COPY soak_rows FROM STDIN") as copy:
                 copy.write(lines)
             with cursor.copy("COPY soak_rows TO STDOUT") as out:
                 for _ in out:
                     pass
-            cursor.execute(f"DELETE FROM soak_rows WHERE id BETWEEN {first} AND {first + 199}")
+            cursor.execute(gone)
 
         return step
 

@@ -51,6 +51,7 @@ SELECT format('Hello %s, %1$s %L %I', 'World', 'x y')
 SELECT string_agg(name, ', ' ORDER BY name DESC), string_agg(DISTINCT status, '|' ORDER BY status) FROM customers c JOIN orders o ON o.customer_id = c.id
 SELECT overlay('Txxxxas' placing 'hom' from 2 for 4), position('om' in 'Thomas'), substring('Thomas' from 2 for 3), substring('Thomas' from '...$'), substring('Thomas' from '%#"o_a#"_' for '#')
 SELECT trim(both 'xyz' from 'yxTomxx'), trim(leading '0' from '0012'), ltrim('zzzytest', 'xyz'), rtrim('testxxzx', 'xyz'), btrim(' a ')
+SELECT hashtext(''), hashtext('a'), hashtext('twelve bytes'), hashtext('thirteen byte'), hashtext('żółć and more than twelve')
 SELECT initcap('hi THOMAS'), lower('ABC'), upper('abc'), length('żółć'), char_length('abc'), octet_length('żółć'), bit_length('abc')
 SELECT left('abcde', 2), left('abcde', -2), right('abcde', 2), right('abcde', -2), lpad('hi', 5, 'xy'), rpad('hi', 5), repeat('ab', 3), reverse('abc')
 SELECT translate('12345', '143', 'ax'), replace('abcdef', 'cd', 'XX'), strpos('high', 'ig'), starts_with('alphabet', 'alph'), concat('a', NULL, 1, true), concat_ws(',', 'a', NULL, 'b')

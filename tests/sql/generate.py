@@ -401,6 +401,8 @@ class Generator:
         return text
 
     def windowed(self) -> tuple[str, int]:
+        if self.chance(50):
+            return self.rng.choice((self.windows_at_owners, self.windows_over_groups))()
         table = self.rng.choice(("item", "part", "note"))
         key = {"item": "id", "part": "item_id, no", "note": "id"}[table]
         scope = [("w", table)]
@@ -413,6 +415,39 @@ class Generator:
             f"{self.where(scope)}"
         )
         return text, 3 + key.count(",")
+
+    def windows_at_owners(self) -> tuple[str, int]:
+        """All rows of a partition have one owner; some of these tables have NULL there."""
+        table, keys, order = self.rng.choice(
+            (("item", "w.id", "id"), ("part", "w.item_id", "no"), ("note", "w.tag", "id")),
+        )
+        scope = [("w", table)]
+        partition = self.rng.choice((keys, f"{keys}, {self.column(scope, 'i')}"))
+        name = self.rng.choice(("sum", "count", "min", "max", "avg"))
+        over = f"OVER (PARTITION BY {partition} ORDER BY w.{order})"
+        inner = (
+            f"SELECT {keys} AS k, row_number() {over} AS n, "
+            f"{name}({self.expr(scope, 'i', 1)}) {over} AS v FROM {table} w{self.where(scope)}"
+        )
+        match self.rng.randrange(3):
+            case 0:
+                return inner, 3
+            case 1:
+                return f"SELECT max(x.n), count(x.v), count(DISTINCT x.k) FROM ({inner}) x", 3
+        return f"SELECT x.n, count(*), max(x.v) FROM ({inner}) x GROUP BY x.n", 3
+
+    def windows_over_groups(self) -> tuple[str, int]:
+        """Groups of all owners are put together before a window looks at them."""
+        source, scope = self.source()
+        key = self.column(scope, "i") or "1"
+        name, value = self.rng.choice(("sum", "max", "count")), self.expr(scope, "i", 1)
+        over = self.rng.choice(("", f"ORDER BY {key} NULLS FIRST", "PARTITION BY count(*)"))
+        text = (
+            f"SELECT {key}, count(*), sum({name}({value})) OVER ({over}), sum({key}), "
+            f"sum({key}) OVER (), rank() OVER (ORDER BY count(*), {name}({value})) "
+            f"FROM {source}{self.where(scope)} GROUP BY {key}"
+        )
+        return text, 6
 
     def set_operation(self) -> tuple[str, int]:
         kinds = [self.rng.choice("intb") for _ in range(self.rng.randrange(1, 3))]

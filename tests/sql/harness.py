@@ -29,6 +29,7 @@ from cairn.model.tables.schema import (
 from cairn.model.types.json_text import JsonText, json_value
 from cairn.model.types.shown import shown_reader
 from cairn.model.types.values import to_physical
+from cairn.native.loading import FUNCTIONS, load
 from cairn.node.statements.changes.types import type_ops
 from cairn.sql import plans
 from cairn.sql.api import prepare
@@ -39,6 +40,7 @@ from cairn.sql.render.render import Renderer
 from cairn.sql.render.sent import Parcel
 from cairn.sql.render.slots import Slots
 from cairn.storage.files.reshaping import check_rows, reshape
+from cairn.storage.readers import translated
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATE = {
@@ -63,6 +65,7 @@ def empty_catalog(bucket_count: int = 30) -> Catalog:
 def connection() -> apsw.Connection:
     found = apsw.Connection(":memory:")
     register(found)
+    load(found, FUNCTIONS)  # as instances do
     for name, value in LATE.items():
         found.create_scalar_function(name, lambda *args, value=value: value, -1)
     found.create_scalar_function("_pico_bucket", lambda tier: f'[{{"tier_name":"{tier}"}}]', 1)
@@ -121,6 +124,8 @@ class Cluster:
             if problem is None:
                 raise
             raise problem from None
+        except apsw.SQLError as error:  # of arithmetic in C, or a mistake of ours
+            raise translated(error) from None
         if prepared.columns and isinstance(result, list):
             return [self._python(prepared, row) for row in result]
         return result
@@ -434,7 +439,10 @@ class Cluster:
         slots = Slots()
         sql = Renderer(slots).query(prepared.bound)
         values = prepared.start(params, NOW)
-        rows = self.oracle_node.execute(sql, slots.bind()(values)).fetchall()
+        try:
+            rows = self.oracle_node.execute(sql, slots.bind()(values)).fetchall()
+        except apsw.SQLError as error:
+            raise translated(error) from None
         return [self._python(prepared, row) for row in rows]
 
     def put(self, name: str, rows: Sequence[Sequence[Any]]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cairn.model.errors import CairnError
+from cairn.sql.api import prepare
 
 from .corpus import ORDERED, PLAIN, ROWS, TABLES, lines
 from .generate import Generator
@@ -73,3 +74,49 @@ def test_thousands_of_buckets_are_asked_without_a_chain_of_ors() -> None:
     scattered = with_ranges(mark, [(at, at) for at in range(1, 3000, 2)])
     assert " OR " not in scattered
     assert scattered.count(",") == 1499
+
+
+ORDERED_BY_KEY = {
+    # Equal keys have one owner: it numbers, groups and looks for them by itself.
+    "SELECT row_number() OVER (PARTITION BY item_id ORDER BY no) FROM part": (
+        "PARTITION BY r1.bucket_id, r1.c0 ORDER BY"
+    ),
+    "SELECT item_id, count(*) FROM part GROUP BY item_id": "GROUP BY r1.bucket_id, r1.c0",
+    "SELECT tag, n FROM note GROUP BY n, tag": "GROUP BY r1.bucket_id, r1.c1, r1.c2",
+    "SELECT a FROM pair GROUP BY a, v, b": "GROUP BY r1.bucket_id, r1.c1, r1.c0, r1.c2",
+    "SELECT id FROM item WHERE id NOT IN (SELECT item_id FROM part)": (
+        "(r1.bucket_id, r1.c0) IN (SELECT r2.bucket_id AS x0, r2.c0 AS x1 FROM"
+    ),
+    # Groups of other columns are of several owners.
+    "SELECT no, count(*) FROM part GROUP BY no": "GROUP BY r1.c1",
+    "SELECT n FROM note GROUP BY n, id": "GROUP BY r1.c2, r1.c0",
+}
+
+
+@pytest.mark.parametrize(("text", "told"), ORDERED_BY_KEY.items())
+def test_owners_use_the_order_of_the_primary_key(cluster: Cluster, text: str, told: str) -> None:
+    (fragment,) = prepare(text, cluster.catalog, user_id=1).plan.fragments
+    assert told in fragment.sql
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT row_number() OVER (ORDER BY no) FROM part",
+        "SELECT row_number() OVER (PARTITION BY no ORDER BY item_id) FROM part",
+        "SELECT rank() OVER (PARTITION BY item_id), rank() OVER (ORDER BY no) FROM part",
+        "SELECT sum(no) OVER (PARTITION BY item_id % 2) FROM part",
+    ],
+)
+def test_a_window_over_rows_of_several_owners_is_not_theirs(cluster: Cluster, text: str) -> None:
+    (fragment,) = prepare(text, cluster.catalog, user_id=1).plan.fragments
+    assert "OVER" not in fragment.sql
+
+
+def test_a_window_that_looks_like_an_aggregate_is_none(cluster: Cluster) -> None:
+    text = "SELECT no, sum(no), sum(no) OVER (), count(*) OVER () FROM part GROUP BY no ORDER BY 1"
+    ours, whole = _answers(cluster, text)
+    assert ours == whole
+    (fragment,) = prepare(text, cluster.catalog, user_id=1).plan.fragments
+    assert "OVER" not in fragment.sql
+    assert "GROUP BY" in fragment.sql

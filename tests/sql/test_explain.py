@@ -179,3 +179,19 @@ def test_the_owners_count_distinct_keys(cluster: Cluster) -> None:
     assert '        projection (distinct "u"."c"::int -> "c")' in tree(
         cluster, "SELECT count(DISTINCT c) FROM u"
     )
+
+
+def test_windows_and_cases_are_told_whole_and_where_they_are_done(cluster: Cluster) -> None:
+    text = (
+        "EXPLAIN SELECT sum(c) OVER (PARTITION BY a ORDER BY c DESC), "
+        "CASE WHEN c > 1 THEN 'x' ELSE 'y' END FROM u"
+    )
+    assert lines(cluster, text)[:4] == [
+        'projection ("col_1"::numeric -> "sum", "col_2"::text -> "case")',
+        "    motion [policy: full]",
+        '        projection (n_sum2(sum(("u"."c"::int >> 32::int)) over (partition by "u"."a"::int '
+        'order by "u"."c"::int desc), sum(("u"."c"::int & 4294967295::int)) over (partition by '
+        '"u"."a"::int order by "u"."c"::int desc)) -> "col_1", case when ("u"."c"::int > 1::int) '
+        "then 'x'::text else 'y'::text end -> \"col_2\")",
+        '            scan "u"',
+    ]

@@ -105,9 +105,9 @@ def test_errors_of_evaluation_have_postgresql_s_codes(text: str, sqlstate: str) 
 def test_an_error_raised_inside_sqlite_keeps_its_class() -> None:
     node = connection()
     with pytest.raises(DivisionByZero):
-        node.execute("SELECT i_div(1, 0)").fetchall()
+        node.execute("SELECT n_div(n_of_i(1), n_of_i(0))").fetchall()
     with pytest.raises(OutOfRange):
-        node.execute("SELECT i_add(9223372036854775807, x) FROM (SELECT 1 AS x)").fetchall()
+        node.execute("SELECT i_of_n(n_mul(n_of_i(9223372036854775807), n_of_i(2)))").fetchall()
 
 
 def test_sums_of_integers_are_exact_beyond_64_bits() -> None:

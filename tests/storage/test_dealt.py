@@ -10,6 +10,7 @@ import pytest
 from cairn.model.errors import CairnError
 from cairn.storage.files import dealt
 from cairn.storage.files.dealt import Dealt
+from cairn.storage.files.spill import Room
 
 
 def fetched(held: Dealt, part: int, most: int = 1_000) -> list[list[object]]:
@@ -47,6 +48,15 @@ def test_large_rows_are_told_in_pieces_that_fit_a_frame(tmp_path: Path) -> None:
         sizes.append(len(piece.data))
         last = piece.is_last
     assert len(sizes) == 9 and max(sizes) < 3_100_000
+
+
+def test_the_last_space_of_a_disk_is_left_to_rows(tmp_path: Path) -> None:
+    held = Dealt(tmp_path, 1, 0, Room(tmp_path, share=1.0, most=1 << 62))
+    with pytest.raises(CairnError, match="no room for temporary files") as problem:
+        for _ in range(100):
+            held.add(0, [(b"x" * 100_000,)])
+    assert problem.value.sqlstate == "53100"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_has_no_name_and_a_limit(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ import pytest
 
 from cairn.model.errors import CairnError, LimitExceeded, MotionLimit, QueryCanceled
 from cairn.storage.files.pieces import Pieces, Row
-from cairn.storage.files.spill import remove_left
+from cairn.storage.files.spill import Room, SpillFiles, remove_left
 from cairn.storage.merging import Merger
+from cairn.storage.temp_store import TempFiles
 
 MIB = 1024 * 1024
 COUNTING = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"
@@ -174,3 +175,25 @@ def test_a_text_of_another_instance_only_reads(merger: Merger, sql: str) -> None
     merger.start("SELECT x0 FROM m0", (), is_foreign=True)
     assert merger.take(MIB).rows == [(1,)]
     merger.start("DELETE FROM m0", ())  # what is ours may still be done
+
+
+@pytest.mark.parametrize("kind", [SpillFiles, TempFiles])
+def test_temporary_files_leave_the_last_space_of_a_disk_to_rows(
+    tmp_path: Path, kind: type[SpillFiles]
+) -> None:
+    """An instance without space stops; whoever may log in may sort or fill a temporary table."""
+    files = kind(tmp_path, Room(tmp_path, share=1.0, most=1 << 62))
+    connection = apsw.Connection("", vfs=files.name)
+    connection.pragma("cache_size", -100)
+    connection.execute("CREATE TABLE t (x)")
+    with pytest.raises(apsw.FullError):
+        connection.execute(f"INSERT INTO t {COUNTING} SELECT randomblob(1000) FROM r LIMIT 10000")
+    assert files.is_full
+    assert (files.problem().sqlstate, files.bytes) == ("53100", 0)
+    connection.close()
+    files.unregister()
+    room = Room(tmp_path)
+    disk = os.statvfs(tmp_path)
+    assert not room.is_short(1)
+    assert room.is_short(disk.f_bavail * disk.f_frsize)
+    assert not room.is_short(1)  # a small one may still find room

@@ -50,6 +50,10 @@ def test_the_page_shows_the_cluster_and_goes_on_by_itself(page: Page, watched: W
     assert page.page.locator("svg.map rect").count() >= 2
     page.wait("CPU", "#charts")
     page.page.locator("#charts path").first.wait_for(state="attached", timeout=30_000)
+    wide_s = page.page.locator("#charts svg.chart").first.evaluate(
+        "e => Number(e.dataset.to) - Number(e.dataset.from)"
+    )
+    assert 120 <= wide_s < 15 * 60  # a young cluster's charts begin with its first sample
     before = watched.browser("i1").get("/api/v1/overview")[1]["position"][1]
     watched["i1"].sql("ALTER SYSTEM SET sql_motion_row_max = 777")
     watched["i1"].sql("ALTER SYSTEM RESET sql_motion_row_max")
@@ -238,6 +242,10 @@ def test_as_instances_die_the_page_tells_it_and_goes_on_at_another(
         page.wait("No quorum", "#banner")
         page.wait("✕ no answer", ".instance")
         assert page.page.locator(".instance .ok").count() == 1  # only the one that lives is green
+        assert page.page.locator(".replicaset", has_text="nobody answers").count() == 2
+        assert page.page.locator(".instance", has_text="last master").count() == 2
+        assert page.page.locator(".tag.strong", has_text="master").count() == 1
+        assert "governor: none" in page.text("#view")
         assert page.text("#who").startswith("admin")  # still logged in
         assert "ticket" not in page.page.url
         cluster.revive("i1")

@@ -342,6 +342,24 @@ def test_statements_run_with_the_rights_of_the_user(watched: Watched) -> None:
         node.sql("DROP TABLE kept")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TEMP TABLE box (id INT)",
+        "CREATE TEMP TABLE box AS SELECT 1 AS id",
+        "SELECT 1 AS id INTO TEMP box",
+        "CREATE TEMP TABLE box (LIKE _pico_instance)",
+    ],
+)
+def test_a_temporary_table_of_nobody_is_not_made(
+    watched: Watched, admin: Browser, text: str
+) -> None:
+    """It came into the catalogue of all, where nobody could read it, and needed no right."""
+    status, told = admin.query(text)
+    assert (status, told["error"]["sqlstate"]) == (400, "0A000")
+    assert watched["i1"].sql("SELECT name FROM _pico_table WHERE name = 'box'") == []
+
+
 def test_a_long_answer_is_cut_and_says_so(admin: Browser) -> None:
     told = admin.query("SELECT * FROM generate_series(1, 5000) a")[1]
     assert (len(told["rows"]), told["is_all"]) == (1000, False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from cairn.governor.actions import Action, Idle
-from cairn.governor.rules import leaving, queue, rising, schema, voters
+from cairn.governor.rules import leaving, locks, queue, rising, schema, voters
 from cairn.governor.view import ClusterView
 from cairn.governor.waiting import unreadable, waits
 
@@ -21,6 +21,7 @@ RULES: tuple[Rule, ...] = (
     leaving.switch_master,
     leaving.settle_offline,
     leaving.forget_expelled,
+    locks.release_lost_locks,
     rising.sync_raft,
     rising.configure_replication,
     rising.extend_members,

@@ -7,6 +7,7 @@ import msgspec
 from cairn.model.log import ops
 from cairn.model.members.cluster import Cluster
 from cairn.model.members.topology import Grade, Instance, Position, Replicaset
+from cairn.model.tables.locks import Locks
 
 
 class QueuedOperation(msgspec.Struct, frozen=True):
@@ -40,6 +41,8 @@ class ClusterView(msgspec.Struct, frozen=True):
     upgrade: tuple[QueuedOperation, ...] = ()  # batches of versions not yet in the catalogue
     stopped_links: tuple[str, ...] = ()  # what instances say of upstreams they cannot follow
     damaged: frozenset[str] = frozenset()  # instances whose rows are partly lost or wrong
+    locks: Locks = msgspec.field(default_factory=Locks)
+    keeps_locks: frozenset[int] = frozenset()  # raft_ids that may still count on their locks
     version: str = ""  # of the catalogue, once the present upgrade is through
 
     @property

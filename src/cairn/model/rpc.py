@@ -163,6 +163,7 @@ class StatusResponse(msgspec.Struct, frozen=True):
     clock_s: float | None = None  # its wall clock
     damage: tuple[str, ...] = ()  # what is wrong with its files or with somebody's rows
     unreached: dict[int, str] = {}  # peers that live, with addresses where nobody answers it
+    disk: tuple[float, float] | None = None  # bytes: free where its files are, and those of its own
 
 
 class RestartRequest(msgspec.Struct, frozen=True):
@@ -195,6 +196,13 @@ class LeaseRequest(msgspec.Struct, frozen=True):
     incarnation: int
     epoch: int
     uuid: str = ""
+
+
+class KeepLocksRequest(msgspec.Struct, frozen=True):
+    """An instance asks: do the advisory locks of its sessions stay theirs for a moment?"""
+
+    raft_id: int
+    incarnation: int
 
 
 class LastWordRequest(msgspec.Struct, frozen=True):

@@ -94,6 +94,12 @@ class RowBatch:
         self._check(state)
         return state
 
+    def write_packed(self, plan: OutPlan, rows: bytes) -> bool:
+        """The same of a list of rows in MessagePack; whether they are plain."""
+        state: int = self._library.packed_messages(self._batch, plan, rows, len(rows))
+        self._check(state)
+        return state == 0
+
     def written(self) -> tuple[memoryview, int]:
         """What was written, and where the lengths of its messages are: good until the next time."""
         found = self._batch.contents

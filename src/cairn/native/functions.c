@@ -4,8 +4,8 @@
    goes wrong is told in the same words, by which `storage/readers.py` knows the error. */
 
 #include "batch.h"
+#include "twins.h"
 #include "reals.h"
-#include "sqlite_abi.h"
 
 #include <math.h>
 
@@ -280,5 +280,5 @@ EXPORT int cairn_functions(sqlite3 *db, char **message, const sqlite3_api *api)
         if (state != SQLITE_OK)
             return state;
     }
-    return SQLITE_OK;
+    return twin_functions(db, api);
 }

@@ -63,7 +63,7 @@ class ArrowColumn(ctypes.Structure):
 
 class OutColumn(ctypes.Structure):
     _fields_ = [
-        *((name, Int32) for name in ("kind", "place", "is_binary")),
+        *((name, Int32) for name in ("kind", "place", "is_binary", "scale")),
         *((name, Pointer) for name in ("valid", "bytes", "places")),
         ("offset", ctypes.c_int64),
     ]
@@ -154,6 +154,7 @@ def library() -> Any:
     )
     loaded.out_prepare.argtypes = (ctypes.POINTER(OutPlan),)
     loaded.rows_out.argtypes = (batch, ctypes.POINTER(OutPlan), Pointer, Size, Pointer, Size)
+    loaded.packed_messages.argtypes = (batch, ctypes.POINTER(OutPlan), ctypes.c_char_p, Size)
     loaded.packed_out.argtypes = (
         *(Pointer, ctypes.c_char_p, Int32, Int32, ctypes.c_char_p, Size),
         *(Size, ctypes.c_uint64, batch, ctypes.POINTER(ctypes.c_uint64)),

@@ -41,12 +41,17 @@ static inline uint8_t *pack_integer(uint8_t *to, int64_t value)
     return *to = 0xd3, put_big(to + 1, (uint64_t)value, 8);
 }
 
-static inline uint8_t *pack_double(uint8_t *to, double value)
+static inline uint8_t *put_real_binary(uint8_t *to, double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, 8);
+    return put_big(to, bits, 8);
+}
+
+static inline uint8_t *pack_double(uint8_t *to, double value)
+{
     *to = 0xcb;
-    return put_big(to + 1, bits, 8);
+    return put_real_binary(to + 1, value);
 }
 
 static inline uint8_t *pack_bytes(uint8_t *to, const uint8_t *bytes, uint32_t length, int is_text)

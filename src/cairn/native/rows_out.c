@@ -5,35 +5,13 @@
    believed before it was held against the end of the memory. */
 
 #include "batch.h"
+#include "out.h"
 #include "packing.h"
 #include "reals.h"
 
 #define COLUMNS_MOST 2000 /* that a table of SQLite can have */
-#define NULL_LENGTH 0xffffffffu
 
-enum { DAMAGED = 2 }; /* beside those of `batch.h`; ODD: a real that needs more than is known here */
-enum { WHOLE = 0, REAL = 1, TEXTS = 2, TRUTH = 3, GIVEN = 4 };
-
-typedef struct {
-    int32_t kind;
-    int32_t place;     /* among the columns of a record */
-    int32_t is_binary; /* a number as eight bytes instead of its digits */
-    const uint8_t *valid; /* of a column that somebody else has written: as Arrow has it */
-    const uint8_t *bytes;
-    const int32_t *places;
-    int64_t offset;
-} OutColumn;
-
-typedef struct {
-    int32_t is_line; /* else a DataRow */
-    int32_t is_csv;
-    int32_t delimiter, quote, escape;
-    const uint8_t *null;
-    int32_t null_length;
-    int32_t columns;
-    OutColumn *column;
-    uint8_t care[256]; /* what a byte needs in a line: 0 nothing, 1 quotes, else a letter behind `\` */
-} OutPlan;
+enum { DAMAGED = 2 }; /* beside those of `batch.h`; ODD: a value that needs more than is known here */
 
 typedef struct {
     uint64_t type;
@@ -163,8 +141,34 @@ static uint8_t *put_careful(uint8_t *to, const OutPlan *plan, const uint8_t *tex
     return to;
 }
 
-/* A value of the row as text or eight bytes: in place, or in `small`. `*length` NULL_LENGTH: NULL.
-   0: a real that cannot be written here. */
+/* A value of the other types; NULL: one that cannot be written here. */
+static uint8_t *put_other(uint8_t *to, const OutColumn *column, Stored value)
+{
+    switch (column->kind) {
+    case NUMBER: return put_decimal(to, value.at, size_of(value.type), column->scale);
+    case UUID: return put_uuid(to, value.at, size_of(value.type));
+    case DATE:
+        return column->is_binary ? put_date_binary(to, whole(value)) : put_date(to, whole(value));
+    default:
+        return column->is_binary ? put_moment_binary(to, whole(value))
+                                 : put_moment(to, whole(value), column->kind == ZONED);
+    }
+}
+
+/* Whether it is stored as values of the column's type are. */
+static int fits(const OutColumn *column, Stored value)
+{
+    switch (column->kind) {
+    case GIVEN: return 1;
+    case TEXTS: return !value.type || value.type >= 12;
+    case NUMBER:
+    case UUID: return !value.type || (value.type >= 12 && value.type % 2 == 0);
+    default: return value.type <= 9;
+    }
+}
+
+/* A value of the row as text or in binary form: in place, or in `small`. `*length` NULL_LENGTH: NULL.
+   0: one that cannot be written here. */
 static int value_text(const OutColumn *column, Stored value, int64_t row, uint8_t *small,
                       const uint8_t **text, size_t *length)
 {
@@ -183,7 +187,9 @@ static int value_text(const OutColumn *column, Stored value, int64_t row, uint8_
         *text = value.at;
         return *length = size_of(value.type), 1;
     }
-    if (column->kind == TRUTH)
+    if (column->kind > GIVEN)
+        end = put_other(small, column, value);
+    else if (column->kind == TRUTH)
         *end++ = whole(value) ? 't' : 'f';
     else if (column->is_binary) {
         double number = column->kind == REAL ? real(value) : 0;
@@ -206,12 +212,12 @@ static int put_row(Batch *out, const OutPlan *plan, const Stored *stored, int64_
     for (int32_t number = 0; number < plan->columns; number++) {
         const OutColumn *column = &plan->column[number];
         const uint8_t *text = NULL;
-        uint8_t small[REAL_MOST];
+        uint8_t small[SHOWN_MOST];
         size_t length = 0;
         Stored none = {0, NULL};
         Stored value = column->kind == GIVEN ? none : stored[column->place];
-        if (column->kind == TEXTS ? value.type && value.type < 12 : column->kind != GIVEN && value.type > 9)
-            return DAMAGED; /* no value of the column's type */
+        if (!fits(column, value))
+            return DAMAGED;
         if (!value_text(column, value, row, small, &text, &length))
             return ODD;
         size_t most = length == NULL_LENGTH ? (size_t)plan->null_length : 2 * length;

@@ -16,6 +16,7 @@ typedef struct sqlite3_value sqlite3_value;
 typedef struct sqlite3_module sqlite3_module;
 typedef void (*Destroy)(void *);
 typedef void (*Function)(sqlite3_context *, int, sqlite3_value **);
+typedef void (*Final)(sqlite3_context *);
 
 enum { SQLITE_OK = 0, SQLITE_ERROR = 1, SQLITE_NOMEM = 7, SQLITE_CONSTRAINT = 19 };
 enum { SQLITE_ROW = 100, SQLITE_DONE = 101 };
@@ -74,7 +75,8 @@ struct sqlite3_module {
 typedef void (*Any)(void);
 
 typedef struct {
-    Any before_bind_blob[2];
+    void *(*aggregate_context)(sqlite3_context *, int);
+    Any before_bind_blob[1];
     int (*bind_blob)(sqlite3_stmt *, int, const void *, int, Destroy);
     int (*bind_double)(sqlite3_stmt *, int, double);
     Any before_bind_int64[1];
@@ -82,7 +84,9 @@ typedef struct {
     int (*bind_null)(sqlite3_stmt *, int);
     Any before_bind_text[3];
     int (*bind_text)(sqlite3_stmt *, int, const char *, int, Destroy);
-    Any before_changes[4];
+    Any before_bind_value[1];
+    int (*bind_value)(sqlite3_stmt *, int, const sqlite3_value *);
+    Any before_changes[2];
     int (*changes)(sqlite3 *);
     Any before_column_blob[3];
     const void *(*column_blob)(sqlite3_stmt *, int);
@@ -95,13 +99,17 @@ typedef struct {
     const unsigned char *(*column_text)(sqlite3_stmt *, int);
     Any before_column_type[1];
     int (*column_type)(sqlite3_stmt *, int);
-    Any before_create_function[6];
+    sqlite3_value *(*column_value)(sqlite3_stmt *, int);
+    Any before_create_function[5];
     int (*create_function)(sqlite3 *, const char *, int, int, void *, Function, Function, Destroy);
     Any before_create_module[1];
     int (*create_module)(sqlite3 *, const char *, const sqlite3_module *, void *);
     Any before_declare[2];
     int (*declare_vtab)(sqlite3 *, const char *);
-    Any before_finalize[6];
+    Any before_errcode[1];
+    int (*errcode)(sqlite3 *);
+    const char *(*errmsg)(sqlite3 *);
+    Any before_finalize[3];
     int (*finalize)(sqlite3_stmt *);
     Any before_mprintf[11];
     char *(*mprintf)(const char *, ...);
@@ -114,7 +122,9 @@ typedef struct {
     void (*result_int64)(sqlite3_context *, int64_t);
     void (*result_null)(sqlite3_context *);
     void (*result_text)(sqlite3_context *, const char *, int, Destroy);
-    Any before_step[8];
+    Any before_result_value[3];
+    void (*result_value)(sqlite3_context *, sqlite3_value *);
+    Any before_step[4];
     int (*step)(sqlite3_stmt *);
     Any before_value_blob[7];
     const void *(*value_blob)(sqlite3_value *);
@@ -127,8 +137,15 @@ typedef struct {
     const unsigned char *(*value_text)(sqlite3_value *);
     Any before_value_type[3];
     int (*value_type)(sqlite3_value *);
-    Any before_prepare[103];
+    Any before_result_error_code[32];
+    void (*result_error_code)(sqlite3_context *, int);
+    Any before_context_db[2];
+    sqlite3 *(*context_db)(sqlite3_context *);
+    Any before_prepare[67];
     int (*prepare)(sqlite3 *, const char *, int, unsigned, sqlite3_stmt **, const char **);
-} sqlite3_api; /* the last one is `prepare_v3` */
+    Any before_create_window[21];
+    int (*create_window)(sqlite3 *, const char *, int, int, void *, Function, Final, Final, Function,
+                         Destroy);
+} sqlite3_api; /* `context_db` is `context_db_handle`, `prepare` is `prepare_v3` */
 
 #endif

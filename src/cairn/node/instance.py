@@ -24,6 +24,7 @@ from cairn.model.rpc import (
     ForgetNumbers,
     IndexResponse,
     JoinRequest,
+    KeepLocksRequest,
     LastWordRequest,
     LeaseRequest,
     LinkReport,
@@ -71,6 +72,7 @@ from cairn.node.rows.moves.held import Held
 from cairn.node.rows.moves.moving import Moving
 from cairn.node.rows.replication import Replication
 from cairn.node.runtime import Runtime, timestamp
+from cairn.node.statements.advisory_locks import AdvisoryLocks
 from cairn.node.statements.asker.global_writes import GlobalWrites
 from cairn.node.statements.asker.numbers import Numbers
 from cairn.node.statements.asker.owners import Owners
@@ -218,14 +220,8 @@ class Instance:
         )
         self.backups = Backups(self.name, self.state, self.data, runtime.free_bytes)
         self.backup_taker = BackupTaker(
-            self.raft_id,
-            store.path,
-            self.state,
-            self.runner,
-            self.leader,
-            peers,
-            runtime,
-            self.backups,
+            *(self.raft_id, store.path, self.state, self.runner),
+            *(self.leader, peers, runtime, self.backups),
         )
         self.beat = Beat(self.name, self.local, self.leader, self.moves_shown, self.backups)
 
@@ -288,6 +284,10 @@ class Instance:
             numbers,
             blocks,
         )
+        self.locks = AdvisoryLocks(
+            *(self.name, self.raft_id, state, runner, proposer, self.leader, self.runtime),
+            lambda: self.lease.is_awake,
+        )
 
     def _make_steering(self) -> None:
         """Who watches, who governs, and what news from Raft mean to all of them."""
@@ -300,14 +300,8 @@ class Instance:
         self.watching = Watching(self.name, self.raft_id, self.state, peers, sizes)
         self.queue = QueueRunner(self.state, self.runner, self.proposer, self.executor)
         steps = Steps(
-            self.state,
-            self.runner,
-            self.proposer,
-            peers,
-            self.lease_giver,
-            runtime,
-            self._call_here,
-            self.queue.run,
+            *(self.state, self.runner, self.proposer, peers),
+            *(self.lease_giver, runtime, self._call_here, self.queue.run),
         )
         self.governor = GovernorRunner(steps, self.local.write_governor)
         self.news = News(
@@ -328,6 +322,8 @@ class Instance:
             self.move_driver,
             self.governor,
         )
+        self.news.on_applied.append(self.locks.applied)
+        self.news.on_installed.append(self.locks.installed)
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -340,6 +336,7 @@ class Instance:
             (self.governor.run, "governor"),
             (self.sentinel.run, "sentinel"),
             (self.lease.run, "lease"),
+            (self.locks.run, "locks"),
             (self.peers.watch, "link watch"),
             (self.replication.follower.run, "replication"),
             (self.move_driver.run, "moves"),
@@ -428,6 +425,7 @@ class Instance:
             PeerCall("wait_index", WaitIndexRequest, self._wait_index, raft),
             PeerCall("read_index", Empty, self._read_index, raft),
             PeerCall("lease", LeaseRequest, self.lease_giver.grant, raft),
+            PeerCall("keep_locks", KeepLocksRequest, self.lease_giver.keep_locks, raft),
             PeerCall("last_word", LastWordRequest, self.lease_giver.last_word, raft),
             PeerCall("reach", ReachRequest, self.witnesses.answer, raft),
             PeerCall("promise", PromiseRequest, data.promise, raft),
@@ -500,6 +498,7 @@ class Instance:
             clock_s=self.runtime.wall_clock().timestamp(),
             damage=(*self.health.problems(), *self.disks.problems()),
             unreached=self.peers.unreached(),
+            disk=self.watching.samples.disk(),
         )
 
 

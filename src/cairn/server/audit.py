@@ -23,6 +23,10 @@ NAME = "audit.log"
 SHOWN_TEXT = 1_000  # characters of a statement
 QUIET_S = 10.0  # refusals of one address, or of one user, are told once in this time, with a count
 MOST = 1_000  # of these that are remembered
+#: What one user who is no administrator may write in a while; the rest of it is counted. Some need
+#: no right at all: DROP TABLE IF EXISTS of nothing, logins. They must not push out what others did.
+BUDGET_BYTES, BUDGET_S = 256 * 1024, 60.0
+LINE_BYTES = 150  # of a line without its statement
 
 _TOPOLOGY = {
     table.id: table
@@ -42,8 +46,15 @@ class Who(NamedTuple):
 class AuditLog:
     """`limits` gives the size of a file in bytes (0: nothing is written) and how many are kept."""
 
-    def __init__(self, directory: Path, limits: Callable[[], tuple[int, int]]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        limits: Callable[[], tuple[int, int]],
+        is_trusted: Callable[[str], bool] = lambda user: False,
+    ) -> None:
         self._lines = LineLog(directory / NAME, limits)
+        self._is_trusted = is_trusted
+        self._spent: dict[str, list[float]] = {}  # by user: since when, bytes, how many untold
         self._repeats: dict[tuple[str, str], list[float]] = {}  # since when, how many untold
 
     @property
@@ -57,7 +68,27 @@ class AuditLog:
         line: dict[str, Any] = {"event": event}
         if who is not None:
             line |= {"user": who.user, "address": who.address, "pid": who.pid}
+            if not self._has_left(who.user, LINE_BYTES + len(str(facts.get("statement", "")))):
+                return
+            if untold := int(self._spent[who.user][2]):
+                self._spent[who.user][2] = 0
+                facts = facts | {"untold": untold + facts.get("untold", 0)}
         self._lines.write(line | facts)
+
+    def _has_left(self, user: str, size: int) -> bool:
+        now = monotonic()
+        spent = self._spent.get(user)
+        if spent is None:
+            if len(self._spent) >= MOST:
+                self._spent.clear()
+            spent = self._spent[user] = [now, 0.0, 0.0]
+        if now - spent[0] > BUDGET_S:
+            spent[:2] = now, 0.0
+        spent[1] += size
+        if spent[1] <= BUDGET_BYTES or self._is_trusted(user):
+            return True
+        spent[2] += 1
+        return False
 
     def refused(self, event: str, who: Who, key: str, **facts: Any) -> None:
         """Somebody who tries again and again must not push everything else out of the files."""
@@ -122,6 +153,8 @@ def statement(text: bytes) -> str:
 def kind_of(plan: plans.Plan) -> str | None:
     """Which statements are noted, and as what; rows of people's own tables are not."""
     match plans.carried_out(plan):
+        case plans.DdlPlan(temp=temp) if temp is not None:
+            return None  # a session's own
         case plans.DdlPlan() | plans.RoutinePlan():
             return "ddl"
         case plans.AclPlan():

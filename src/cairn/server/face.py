@@ -54,13 +54,20 @@ class PgFace(Face):
         self._schema_version = 0
         self.lockouts = Lockouts(config.instance_dir)
         self.saying = Saying()
-        self.audit = AuditLog(config.instance_dir, lambda: self._log_limits("audit"))
+        self.audit = AuditLog(
+            config.instance_dir, lambda: self._log_limits("audit"), self._is_administrator
+        )
         instance.news.on_applied.append(self.audit.applied)
         self.connections = Connections(self.number, shares_of_files().clients)
         self._rules: tuple[str, tuple[Rule, ...]] = ("", ())
         self.statements = StatementCache(self.statistics)
         self.pg_catalog = PgCatalog(
-            LiveTables(watching, lambda: self.catalog, lambda: self.cluster)
+            LiveTables(
+                watching,
+                lambda: self.catalog,
+                lambda: self.cluster,
+                lambda: instance.state.locks,
+            )
         )
         self.execution, self.executor = instance.execution, instance.executor
         self.slow_log = SlowLog(
@@ -80,6 +87,10 @@ class PgFace(Face):
     @property
     def catalog(self) -> Catalog:
         return self.instance.state.catalog
+
+    def _is_administrator(self, name: str) -> bool:
+        user = self.catalog.users.get(name)
+        return user is not None and self.catalog.is_super(user.id)
 
     def _log_limits(self, name: str) -> tuple[int, int]:
         size, count = f"{name}_log_size_max", f"{name}_log_count_max"

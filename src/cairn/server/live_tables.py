@@ -13,6 +13,7 @@ from typing import Any
 from cairn.model.members.cluster import Cluster
 from cairn.model.settings.parameters import DEFAULTS, PRIVATE
 from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.locks import Locks
 from cairn.model.tables.schema import Table
 from cairn.model.watched import Kind, WatchRequest
 from cairn.node.watching.activity import HIDDEN, Asker, Row, session_row
@@ -25,8 +26,10 @@ class LiveTables:
         watching: Watching,
         catalog: Callable[[], Catalog],
         cluster: Callable[[], Cluster],
+        locks: Callable[[], Locks],
     ) -> None:
         self._watching, self._catalog, self._cluster = watching, catalog, cluster
+        self._all_locks = locks
         self.activity = watching.activity
         self._made: dict[str, Callable[[Asker], Awaitable[list[Row]]]] = {
             "pg_stat_activity": self._activity,
@@ -36,6 +39,7 @@ class LiveTables:
             "_cairn_table_stats": self._table_stats,
             "pg_settings": self._settings,
             "pg_views": self._views,
+            "pg_locks": self._locks,
         }
 
     async def rows(self, sql: str, asker: Asker) -> dict[str, list[Row]]:
@@ -66,6 +70,26 @@ class LiveTables:
             {"name": key, "setting": str(value), "source": "cluster"}
             for (key, scope), value in catalog.settings.items()
             if not scope and (is_admin or key not in PRIVATE)
+        ]
+
+    async def _locks(self, asker: Asker) -> list[Row]:
+        """Advisory locks of the whole cluster. A session is named by its instance, too: those of
+        two instances may have the same number."""
+        names = {each.raft_id: each.name for each in self._cluster().instances.values()}
+        return [
+            {
+                "locktype": "advisory",
+                "database": 1,
+                "classid": each.key.number >> 32 & 0xFFFFFFFF,
+                "objid": each.key.number & 0xFFFFFFFF,
+                "objsubid": each.key.space,
+                "virtualtransaction": f"{names.get(each.owner.raft_id)}/{each.owner.session}",
+                "pid": each.owner.session,
+                "mode": "ExclusiveLock" if each.mode == "exclusive" else "ShareLock",
+                "granted": int(each.is_held),
+                "fastpath": 0,
+            }
+            for each in self._all_locks()
         ]
 
     async def _views(self, asker: Asker) -> list[Row]:

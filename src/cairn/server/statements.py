@@ -30,6 +30,7 @@ from cairn.server.catalog.pg_catalog import is_catalog_query
 from cairn.server.catalog.pg_catalog import prepare as prepare_catalog_query
 from cairn.server.plan_size import kept_bytes
 from cairn.sql.api import prepare
+from cairn.sql.parse.lexer import without_database
 from cairn.sql.parse.literals import lifted
 from cairn.sql.plans import CallPlan, DdlPlan, Prepared, RoutinePlan
 from cairn.sql.statements.normalized import normalized
@@ -145,10 +146,11 @@ def _converter(prepared: Prepared) -> Convert | None:
 
 
 def _understood(text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
-    if is_catalog_query(text):
-        prepared = prepare_catalog_query(decode_string(text), oids)
+    plain = without_database(decode_string(text))
+    if is_catalog_query(plain.encode()):
+        prepared = prepare_catalog_query(plain, oids)
     else:
-        prepared = prepare(decode_string(text), catalog, param_oids=oids, user_id=user)
+        prepared = prepare(plain, catalog, param_oids=oids, user_id=user)
     return as_cached(text, oids, prepared, catalog)
 
 

@@ -50,6 +50,7 @@ from cairn.sql.plans import (
     EmptyPlan,
     ExplainOptions,
     ExplainPlan,
+    LockPlan,
     NamedPlan,
     NumbersPlan,
     OutColumn,
@@ -60,7 +61,10 @@ from cairn.sql.plans import (
     TempRead,
     TempWrite,
 )
-from cairn.sql.statements.asked_settings import asked_settings
+from cairn.sql.statements.asked.locks import LockCalls, lock_calls
+from cairn.sql.statements.asked.numbers import SetNumber, set_number
+from cairn.sql.statements.asked.settings import asked_settings
+from cairn.sql.statements.attempts import read_attempt
 from cairn.sql.statements.call import parse_call
 from cairn.sql.statements.copy import CopyStatement, parse_copy
 from cairn.sql.statements.cursor import Cursor
@@ -74,7 +78,6 @@ from cairn.sql.statements.schema.ddl import meant, parse_ddl
 from cairn.sql.statements.schema.routine import parse_routine
 from cairn.sql.statements.schema.sequences import restart_text
 from cairn.sql.statements.schema.table_as import select_into, table_as
-from cairn.sql.statements.set_numbers import SetNumber, set_number
 from cairn.sql.statements.with_parts import before_merge, writing_parts
 
 _QUERY_WORDS = ("select", "with", "values", "insert", "update", "delete", "table")
@@ -141,6 +144,27 @@ def _set_number(
     )
 
 
+def _lock_calls(
+    asked: LockCalls, text: str, catalog: Catalog, param_oids: Sequence[int], user_id: int
+) -> Prepared:
+    """The query under it tells what its parameters are, and the columns that are not calls."""
+    try:
+        inner = prepare(asked.query, catalog, param_oids=param_oids, user_id=user_id)
+    except CairnError as problem:
+        problem.position = None  # it is one in another text
+        raise
+    columns, names, at = [], iter(asked.names), 0
+    for item in asked.items:
+        if item is None:
+            columns.append(inner.columns[at])
+        else:
+            type_ = ColumnType.STRING if item.is_void else ColumnType.BOOLEAN
+            columns.append(OutColumn(next(names), type_))
+        at += 1 if item is None else item.arguments
+    plan = LockPlan(asked.items, asked.query)
+    return replace(inner, text=text, plan=plan, columns=tuple(columns), bound=None)
+
+
 def _prepare(
     found: list[Token], text: str, catalog: Catalog, param_oids: Sequence[int], user_id: int
 ) -> Prepared:
@@ -155,6 +179,8 @@ def _prepare(
             return Prepared(text, asked.tag, asked.plan, columns=shown)
         if first.is_word("select") and (asked_for := set_number(found, text, catalog)) is not None:
             return _set_number(asked_for, text, catalog, param_oids, user_id)
+        if first.is_word("select") and (calls := lock_calls(found, text)) is not None:
+            return _lock_calls(calls, text, catalog, param_oids, user_id)
         if (with_ := before_merge(found, text)) is not None:
             from cairn.sql.compile_merge import prepare_merge
 
@@ -197,6 +223,8 @@ def _prepare(
         known = meant(cursor, catalog)
         return prepare_merge(read_merge(cursor), found, text, known, param_oids, name)
     if cursor.accept("do"):
+        if (attempt := read_attempt(cursor)) is not None:
+            return Prepared(text, "DO", attempt)
         from cairn.sql.compile_block import prepare_block
 
         return prepare_block(cursor, text, catalog, param_oids, user_id)

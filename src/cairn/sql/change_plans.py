@@ -68,11 +68,12 @@ class OutColumn:
     enum: EnumType | None = None  # that a text is a label of
     #: A column of a table as it is: the table's id, the column's number and its type modifier.
     origin: tuple[int, int, int] | None = field(default=None, compare=False)
+    told_oid: int = 0  # when clients are told another type than its own
 
     @property
     def oid(self) -> int:
         """The number of its type that clients are told."""
-        return OIDS[self.type] if self.enum is None else self.enum.oid
+        return self.told_oid or (OIDS[self.type] if self.enum is None else self.enum.oid)
 
 
 @dataclass(frozen=True)

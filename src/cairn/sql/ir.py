@@ -363,6 +363,15 @@ def has_window(expr: Expr) -> bool:
     return any(has_window(each) for each in children(expr) if isinstance(each, Expr))
 
 
+def windows_in(node: Any) -> list[Window]:
+    """Windows of this block; those inside sub-queries belong to them."""
+    if isinstance(node, Window):
+        return [node]
+    if isinstance(node, SubQuery):
+        node = node.operands
+    return [window for child in children(node) for window in windows_in(child)]
+
+
 def outer_columns(query: Query) -> set[Col]:
     """Columns a query takes from around it."""
     inside = {each.rel for each in walk(query) if isinstance(each, RELATIONS)}

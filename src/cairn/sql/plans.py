@@ -22,8 +22,13 @@ from cairn.sql.change_plans import OutColumn as OutColumn
 from cairn.sql.change_plans import RoutinePlan as RoutinePlan
 from cairn.sql.render.sent import Sent, Split
 from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
+from cairn.sql.session_plans import INSIDE as INSIDE
 from cairn.sql.session_plans import AskedSetting as AskedSetting
+from cairn.sql.session_plans import AttemptPlan as AttemptPlan
+from cairn.sql.session_plans import CatalogRead as CatalogRead
+from cairn.sql.session_plans import EmptyPlan as EmptyPlan
 from cairn.sql.session_plans import ExplainOptions as ExplainOptions
+from cairn.sql.session_plans import LockPlan as LockPlan
 from cairn.sql.session_plans import SessionPlan as SessionPlan
 
 if TYPE_CHECKING:
@@ -400,18 +405,6 @@ class BlockPlan:
     params: int  # the client's; those of `let` come after them
 
 
-@dataclass(frozen=True)
-class CatalogRead:
-    """A query on PostgreSQL's own catalogue, translated for SQLite (`server/catalog`)."""
-
-    sql: str
-
-
-@dataclass(frozen=True)
-class EmptyPlan:
-    pass
-
-
 Plan = (
     PointRead
     | ScatterRead
@@ -429,6 +422,8 @@ Plan = (
     | RoutinePlan
     | AlterSystemPlan
     | SessionPlan
+    | LockPlan
+    | AttemptPlan
     | ExplainPlan
     | CopyPlan
     | CursorPlan
@@ -467,7 +462,7 @@ class Prepared:
     @property
     def only_reads(self) -> bool:
         """A query; one whose WITH writes is none."""
-        writing = (BlockPlan, DdlPlan, NumbersPlan, TempWrite)
+        writing = (BlockPlan, DdlPlan, NumbersPlan, LockPlan, TempWrite)
         return self.tag == "SELECT" and not isinstance(self.plan, writing)
 
     def start(self, params: Sequence[Any], now: datetime | None = None) -> list[Any]:

@@ -12,7 +12,7 @@ import apsw
 
 from cairn.native.loading import FUNCTIONS, load
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row
-from cairn.storage.files.spill import SpillFiles
+from cairn.storage.files.spill import OPEN_EMPTY, SpillFiles, native
 from cairn.storage.readers import Cancelled, Register, Steps, attach, only_reading, translated
 
 CACHE_KIB = 16_000  # of the gathered rows, and again of a sort: the rest goes to files
@@ -23,13 +23,12 @@ class Merger:
 
     def __init__(self, raft: Path, register: Register) -> None:
         self._files = SpillFiles(raft.parent)
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         self.connection = apsw.Connection(
-            "", flags=flags, vfs=self._files.name, statementcachesize=200
+            "", flags=OPEN_EMPTY, vfs=self._files.name, statementcachesize=200
         )
         self.connection.pragma("cache_size", -CACHE_KIB)
         self.connection.pragma("journal_mode", "memory")
-        attach(self.connection, raft, "raft", apsw.vfs_names()[0])
+        attach(self.connection, raft, "raft", native())
         register(self.connection)
         load(self.connection, FUNCTIONS)
         self._steps: Steps | None = None

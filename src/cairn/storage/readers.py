@@ -36,6 +36,7 @@ from cairn.native.points import GivenUp
 from cairn.storage.data_db.shapes import TooLongHere
 from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row, too_many
+from cairn.storage.files.spill import OPEN_EMPTY, SpillFiles, native
 from cairn.storage.files.writer import Disk
 
 T = TypeVar("T")
@@ -78,7 +79,11 @@ def only_reading(
 
 
 class RowReader:
-    """A connection that sees `data.db` and the global tables of `raft.db` under plain names."""
+    """A connection that sees `data.db` and the global tables of `raft.db` under plain names.
+
+    With `spill_max`, for what may take long, its sorts go to files that are counted: SQLite opens
+    them by the way of its first database, which is an empty one then.
+    """
 
     def __init__(
         self,
@@ -89,18 +94,26 @@ class RowReader:
         heavy: Iterable[str] = (),
         cache_kib: int = CACHE_KIB,
         value_bytes: int = limits.VALUE_BYTES,
+        spill_max: Callable[[], int] | None = None,
     ) -> None:
         self._answer_bytes = answer_bytes
         self._heavy_words = [f"{name}(" for name in heavy]
         self._heavy: dict[str, bool] = {}  # statements seen, and whether they are
-        flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        self.connection = apsw.Connection(str(data), flags=flags, statementcachesize=1000)
+        self._spill_max, self._spill, self._rows = spill_max, None, "main"
+        flags, path, way = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, str(data), None
+        if spill_max is not None:
+            self._spill, self._rows = SpillFiles(raft.parent), "data"
+            flags, path, way = OPEN_EMPTY, "", self._spill.name
+        self.connection = apsw.Connection(path, flags=flags, vfs=way, statementcachesize=1000)
         self.connection.set_busy_timeout(10_000)
-        attach(self.connection, raft, "raft")
+        if self._spill is not None:
+            attach(self.connection, data, self._rows, native())
+        attach(self.connection, raft, "raft", "" if self._spill is None else native())
         register(self.connection)
         load(self.connection, FUNCTIONS)
         self.connection.limit(apsw.SQLITE_LIMIT_LENGTH, value_bytes)
-        self.connection.pragma("cache_size", -cache_kib)
+        for name in {"main", self._rows}:  # what a sort may hold is what the first one may
+            self.connection.pragma("cache_size", -cache_kib, schema=name)
         self._is_opening = False  # a transaction of our own, not of some text
         self.connection.authorizer = self._may  # from here on, whoever the text comes from
         self._is_quick = False
@@ -272,6 +285,7 @@ class RowReader:
         may be told then may be told at the end.
         """
         self._is_quick = False
+        self.may_spill()
         steps = Steps(cancelled, opcode_max)
         self.connection.set_progress_handler(steps, steps.every)
         try:
@@ -283,13 +297,23 @@ class RowReader:
         except apsw.InterruptError:
             raise steps.problem() from None
         except Exception as problem:
-            raise translated(problem) from None
+            raise self.told(problem) from None
         finally:
             self.end()
 
+    def may_spill(self) -> None:
+        """Before a statement: it has all of what one may have."""
+        if self._spill is not None and self._spill_max is not None:
+            self._spill.max_bytes, self._spill.is_full = self._spill_max(), False
+
+    def told(self, problem: Exception) -> CairnError:
+        if self._spill is not None and self._spill.is_full:
+            return self._spill.problem()
+        return translated(problem)
+
     def begin(self, check: Callable[[], object]) -> None:
         self._transaction("BEGIN")
-        self.connection.execute("SELECT 1 FROM main.origin LIMIT 1").fetchall()
+        self.connection.execute(f"SELECT 1 FROM {self._rows}.origin LIMIT 1").fetchall()
         check()
 
     def end(self) -> None:
@@ -311,6 +335,8 @@ class RowReader:
             read.close()
         self._given_up.free()
         self.connection.close()
+        if self._spill is not None:
+            self._spill.unregister()
 
 
 Cancelled = threading.Event
@@ -353,11 +379,12 @@ class RowCursor:
             except apsw.InterruptError:
                 raise self._steps.problem() from None
             except Exception as problem:
-                raise translated(problem) from None
+                raise self.reader.told(problem) from None
 
     def _begun(self) -> Pieces:
         connection = self.reader.connection
         connection.set_progress_handler(self._steps, self._steps.every)
+        self.reader.may_spill()
         self.reader.begin(self._check)
         self._cursor = connection.execute(self._sql, self._args)
         self._pieces = Pieces(self._cursor, self._row_max)

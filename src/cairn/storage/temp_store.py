@@ -15,14 +15,14 @@ import apsw
 
 from cairn.model.errors import CairnError
 from cairn.native.loading import FUNCTIONS, load
-from cairn.storage.files.spill import SpillFiles
+from cairn.storage.files.spill import OPEN_EMPTY, SpillFiles
 from cairn.storage.readers import Register
 
 CACHE_KIB = 4_000
 
 
 class TempFiles(SpillFiles):
-    def problem(self) -> CairnError:
+    def too_much(self) -> CairnError:
         return CairnError(
             f"the temporary tables of this session need more than {self.max_bytes} bytes of files",
             hint="drop some of them, or allow more: ALTER SYSTEM SET temp_tables_max_bytes "
@@ -34,9 +34,8 @@ class TempFiles(SpillFiles):
 class TempStore:
     def __init__(self, directory: Path, register: Register) -> None:
         self.files = TempFiles(directory)
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
         self.connection = apsw.Connection(
-            "", flags=flags, vfs=self.files.name, statementcachesize=100
+            "", flags=OPEN_EMPTY, vfs=self.files.name, statementcachesize=100
         )
         self.connection.pragma("cache_size", -CACHE_KIB)
         register(self.connection)

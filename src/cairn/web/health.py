@@ -13,7 +13,7 @@ import msgspec
 
 CRITICAL, WARNING, INFO, GOOD = "critical", "warning", "info", "good"
 _ORDER = (CRITICAL, WARNING, INFO, GOOD)
-FREE_SHARE = 0.1  # of the space: below it, a disk is nearly full
+FREE_SHARE, FREE_BYTES = 0.1, 256 * 1024 * 1024  # below it, a disk is nearly full
 LAG_MS = 500.0  # of the event loop
 
 Status = Mapping[str, Any]
@@ -33,7 +33,7 @@ def judge(status: Status, samples: Mapping[str, Sample]) -> list[Problem]:
         *_masters(status),
         *_paused(status),
         *_links(status),
-        *_disks(samples),
+        *_disks(status),
         *_told(status),
         *_instances(status),
         *_weights(status),
@@ -44,6 +44,12 @@ def judge(status: Status, samples: Mapping[str, Sample]) -> list[Problem]:
     if all(problem.level == INFO for problem in found):
         found.append(_well(status))
     return sorted(found, key=lambda problem: _ORDER.index(problem.level))
+
+
+def failures(status: Status) -> list[Problem]:
+    """What does not work now. With a disk that is nearly full all still does."""
+    ahead = _disks(status)
+    return [each for each in judge(status, {}) if each.level == CRITICAL and each not in ahead]
 
 
 def _named(names: list[str]) -> str:
@@ -69,7 +75,7 @@ def _quorum(status: Status) -> list[Problem]:
         return [Problem(CRITICAL, "No Raft leader", "An election takes a second or two; wait.")]
     needed = len(status["raft"]["voters"]) // 2 + 1
     have = len(status["raft"]["voters"]) - len(voters)
-    start = f"Start {_named(voters)}, or mend the network to them."
+    start = f"Start {_named(sorted(voters))}, or mend the network to them."
     return [Problem(CRITICAL, title, f"{start} {have} of {needed} needed voters answer.")]
 
 
@@ -129,15 +135,18 @@ def _links(status: Status) -> list[Problem]:
     ]
 
 
-def _disks(samples: Mapping[str, Sample]) -> list[Problem]:
+def _disks(status: Status) -> list[Problem]:
     found = []
-    for name, sample in sorted(samples.items()):
-        free, used = sample["disk_free_bytes"], sample["disk_used_bytes"]
-        if free < FREE_SHARE * (free + used) or free < 256 * 1024 * 1024:
-            title = f"The disk of {name} is nearly full: {free / 1e9:.1f} GB left"
+    for row in status["instances"]:
+        if row["answers"] and (disk := row.get("disk")) is not None and _is_short(*disk):
+            title = f"The disk of {row['name']} is nearly full: {disk[0] / 1e9:.1f} GB left"
             action = "Give it more space or move rows away. A full disk stops an instance."
             found.append(Problem(CRITICAL, title, action))
     return found
+
+
+def _is_short(free: float, used: float) -> bool:
+    return free < FREE_SHARE * (free + used) or free < FREE_BYTES
 
 
 def _told(status: Status) -> list[Problem]:

@@ -120,6 +120,9 @@ def _take(
             if attempt == TRIES or problem.exit_code == 3:
                 raise
             shown.say(f"{problem}; beginning anew")
+        except OSError as problem:  # of a file that is being written
+            why = problem.strerror or problem
+            raise TalkProblem(f"{folder}: {why}; nothing of this backup is left there") from None
         finally:
             shown.end()
             shutil.rmtree(partial, ignore_errors=True)

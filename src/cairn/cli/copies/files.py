@@ -39,6 +39,8 @@ def is_backup(directory: Path) -> bool:
 
 def read_manifest(directory: Path) -> Manifest:
     """Of one backup; raises in one sentence what is wrong with it."""
+    if (directory / MANIFEST).exists() and not is_backup(directory):
+        raise TalkProblem(f"{directory / MANIFEST} is no file", 2)
     try:
         data = (directory / MANIFEST).read_bytes()
     except FileNotFoundError:
@@ -102,6 +104,8 @@ def _check_file(directory: Path, facts: FileFacts, progress: Callable[[int], Non
     if Path(facts.name).name != facts.name:
         raise TalkProblem(f"{directory / MANIFEST} names a file elsewhere: {facts.name}")
     try:
+        if path.exists() and not path.is_file():  # reading a pipe or a device has no end
+            raise TalkProblem(f"{path} is no file")
         size = path.stat().st_size
         if size != facts.bytes:
             raise TalkProblem(
@@ -141,6 +145,8 @@ def sha256(path: Path, progress: Callable[[int], None] = lambda count: None) -> 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """One backup at a time; leftovers of one that was killed are removed."""
+    if folder.exists() and not folder.is_dir():
+        raise TalkProblem(f"{folder} is a file: name a directory for backups", 2)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)

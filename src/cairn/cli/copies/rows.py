@@ -69,7 +69,7 @@ class Rows:
         following = [] if self._following is None else [self._part_after(part)]
         if not logs and not following:
             return base
-        made = self._scratch / f"{part.replicaset}.db"
+        made = self._scratch / f"{len(self._files)}.db"  # not by a name that somebody has written
         shutil.copyfile(base, made)
         store = DataStore(made, "restore", now_micros=lambda: int(time.time() * 1e6))
         try:
@@ -212,7 +212,7 @@ def global_rows(directory: Path, manifest: Manifest) -> dict[int, list[Any]]:
     path = directory / manifest.globals.name
     try:
         dump = msgspec.msgpack.decode(path.read_bytes(), type=_Dump)
-    except msgspec.MsgspecError as problem:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as problem:
         raise TalkProblem(f"{path} cannot be read: {problem}") from None
     return {each.table_id: each.rows for each in dump.tables}
 

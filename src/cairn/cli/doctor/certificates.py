@@ -49,12 +49,18 @@ def judged(where: str, der: bytes, now: datetime) -> Finding:
         end = good_until(der)
     except ValueError as problem:
         return Finding(BAD, where, f"the certificate cannot be read: {problem}", "Make a new one.")
-    days = (end - now).days
+    left = end - now
     if end < now:
-        return Finding(BAD, where, f"the certificate has expired {-days - 1} days ago", RENEW)
-    if end - now < SOON:
-        return Finding(WARNING, where, f"the certificate expires in {days} days", RENEW)
-    return Finding(GOOD, where, f"the certificate is good for {days} days")
+        return Finding(BAD, where, f"the certificate has expired {_told(-left)} ago", RENEW)
+    if left < SOON:
+        return Finding(WARNING, where, f"the certificate expires in {_told(left)}", RENEW)
+    return Finding(GOOD, where, f"the certificate is good for {_told(left)}")
+
+
+def _told(time: timedelta) -> str:
+    """Hours count while they are few: a cluster that stops tonight has no "0 days"."""
+    size, word = (time.days, "day") if time.days else (time.seconds // 3600, "hour")
+    return f"{size} {word}{'' if size == 1 else 's'}"
 
 
 RENEW = "Put a new one in its place; then `cairn restart` for clients', nothing more for peers'."

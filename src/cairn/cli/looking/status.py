@@ -53,7 +53,7 @@ def _verdict(status: dict[str, Any]) -> int:
     found = [each for each in health.judge(status, {}) if each.level == health.CRITICAL]
     for each in found:
         print(f"cairn: {each.title}. {each.action}", file=sys.stderr)
-    return NOT_WORKING if found else 0
+    return NOT_WORKING if health.failures(status) else 0
 
 
 def render(status: dict[str, Any]) -> Any:

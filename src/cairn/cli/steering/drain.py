@@ -72,7 +72,7 @@ def wait_for(cluster: Anywhere, name: str, is_done: Done, deadline: float) -> No
     said = None
     try:
         while not is_done(cluster, status := cluster.status(), name):
-            line = _far(status, name)
+            line = far(status, name)
             if time.monotonic() > deadline:
                 raise TalkProblem(f"{line}; they go on moving: see cairn rebalance", 4)
             if line != said:
@@ -102,13 +102,13 @@ def owned(status: Status, name: str) -> int:
     return int(sum(row["buckets"] for row in status["replicasets"] if row["name"] == name))
 
 
-def _far(status: Status, name: str) -> str:
+def far(status: Status, name: str) -> str:
     moves = _moves(status, name)
     waits = next((move["waits_for"] for move in moves if move["waits_for"]), "")
     rows = sum(move["rows_to_do"] or 0 for move in moves)
     line = f"{name} owns {owned(status, name)} buckets"
     line += f", {rows} rows of those that move are left" if rows else ""
-    return line + (f", waiting for {waits}" if waits else "")
+    return line + (f"; {waits}" if waits else "")
 
 
 def _replicaset(status: Status, name: str) -> Any:

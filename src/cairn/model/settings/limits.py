@@ -48,6 +48,8 @@ QUICK_VALUE_BYTES = 256 * 1024
 #: Statements and bytes of one block (BEGIN … COMMIT): the asker holds them until its end, and sends
 #: them as one message.
 BLOCK_STATEMENTS, BLOCK_BYTES = 10_000, 32 * MIB
+#: Advisory locks of one session.
+SESSION_LOCKS = 4_096
 #: Statements before it that one statement of a block may depend on: they are run again for it.
 BLOCK_REPLAY = 1_000
 #: Rows that a statement of a block, or a DO, may answer: they are held and sent as one message.

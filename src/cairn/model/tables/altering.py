@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from cairn.model.quoting import identifier
 from cairn.model.tables.schema import Column, Index, Table
 
 
@@ -26,7 +28,23 @@ def with_renamed(
         primary_key=renamed(table.primary_key),
         sharding=sharding,
     )
-    return changed, tuple(replace(index, columns=renamed(index.columns)) for index in indexes)
+    return changed, tuple(
+        replace(index, columns=renamed(index.columns), where=_said_anew(index.where, old, new))
+        for index in indexes
+    )
+
+
+_WORDS = re.compile(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)"|\b([^\W\d]\w*)\b""")
+
+
+def _said_anew(text: str, old: str, new: str) -> str:
+    """A condition that names a column: strings in it stay."""
+
+    def one(match: re.Match[str]) -> str:
+        name = match[2].lower() if match[1] is None and match[2] else match[1]
+        return identifier(new) if name == old else match[0]
+
+    return _WORDS.sub(one, text)
 
 
 def without_column(table: Table, name: str) -> Table:

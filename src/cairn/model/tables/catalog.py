@@ -24,6 +24,7 @@ ALL_OBJECTS = -1
 #: Rights on a table that have a name together. SELECT is READ by another name.
 WRITES = ("insert", "update", "delete", "truncate")
 SETS = {"write": WRITES}
+OF_TABLES = (*WRITES, "references")  # rights that nothing else has
 _NAMED_BY = {part: whole for whole, parts in SETS.items() for part in parts}
 
 
@@ -61,7 +62,7 @@ class View(msgspec.Struct, frozen=True):
 
 class Privilege(msgspec.Struct, frozen=True):
     grantee_id: int
-    privilege: str  # read write (or a part of it: `WRITES`) execute login create drop alter
+    privilege: str  # read write (or a part of it) references execute login create drop alter
     object_type: str  # table role user universe procedure
     object_id: int  # ALL_OBJECTS: every object of the type
 

@@ -286,6 +286,8 @@ def _options_of(table: Table) -> str | None:
     found += [{"foreign_key": list(msgspec.structs.astuple(each))} for each in table.foreign_keys]
     if table.step:
         found.append({"sequence": [table.step]})
+    if table.named_key:
+        found.append({"key": [table.named_key]})
     return to_json(found) if found else None
 
 
@@ -295,11 +297,15 @@ def index_row(index: Index) -> Row:
         index.id,
         index.name,
         "tree",
-        to_json([{"unique": [index.unique]}]),
+        to_json([{"unique": [index.unique]}, *_condition(index)]),
         to_json(list(index.columns)),
         int(index.operable),
         index.schema_version,
     )
+
+
+def _condition(index: Index) -> list[dict[str, list[Any]]]:
+    return [{"where": [index.where, index.rule]}] if index.rule else []
 
 
 def primary_index(table: Table) -> Index:
@@ -317,6 +323,7 @@ def primary_index(table: Table) -> Index:
 def index_of(row: Sequence[Any]) -> Index:
     options = _OPTIONS.decode(row[4])
     unique = any(option.get("unique", [False])[0] for option in options)
+    where, rule = next((each["where"] for each in options if "where" in each), ("", ""))
     return Index(
         table_id=row[0],
         id=row[1],
@@ -325,6 +332,8 @@ def index_of(row: Sequence[Any]) -> Index:
         unique=unique,
         operable=bool(row[6]),
         schema_version=row[7],
+        where=str(where),
+        rule=str(rule),
     )
 
 
@@ -359,8 +368,9 @@ def table_of_row(row: Sequence[Any]) -> Table:
         operable=bool(row[5]),
         owner=row[7],
         description=row[8],
-        truncated_at=_number_of(row[9], "truncated_at"),
-        step=_number_of(row[9], "sequence"),
+        truncated_at=int(_option(row[9], "truncated_at") or 0),
+        step=int(_option(row[9], "sequence") or 0),
+        named_key=str(_option(row[9], "key") or ""),
         checks=tuple(
             Check(*option["check"])
             for option in (_OPTIONS.decode(row[9]) if row[9] else ())
@@ -380,8 +390,8 @@ def queue_row(operation: Any) -> Row:
     return tuple(getattr(operation, column.name) for column in system.PICO_GOVERNOR_QUEUE.columns)
 
 
-def _number_of(options: str | None, name: str) -> int:
+def _option(options: str | None, name: str) -> Any:
     for option in _OPTIONS.decode(options) if options else ():
         if name in option:
-            return int(option[name][0])
-    return 0
+            return option[name][0]
+    return None

@@ -127,6 +127,7 @@ class Table(msgspec.Struct, frozen=True):
     foreign_keys: tuple[ForeignKey, ...] = ()
     step: int = 0  # of a sequence, see `sequences.py`: how far apart its numbers are
     local: bool = False  # kept by each instance for itself (`_cairn_event`, `_routing`)
+    named_key: str = ""  # how its primary key was called by who made it
 
     @property
     def is_global(self) -> bool:
@@ -167,7 +168,7 @@ class Table(msgspec.Struct, frozen=True):
     @property
     def key_name(self) -> str:
         """Of the primary key. A hidden one leaves the name to one that is added later."""
-        return f"{self.name}{ROW_COLUMN if self.has_hidden_key else '_pkey'}"
+        return self.named_key or f"{self.name}{ROW_COLUMN if self.has_hidden_key else '_pkey'}"
 
     def position(self, name: str) -> int:
         return [column.name for column in self.columns].index(name)
@@ -192,10 +193,22 @@ class Index(msgspec.Struct, frozen=True):
     unique: bool = False
     operable: bool = True
     schema_version: int = 0
+    where: str = ""  # the rows that it has, if not all
+    rule: str = ""  # the same as SQLite reads it, as that of a `Check`
 
     @property
     def physical_name(self) -> str:
         return f"i{self.table_id}_{self.id}"
+
+    @property
+    def is_key(self) -> bool:
+        """Whether no two rows of the table have the same values there."""
+        return self.unique and not self.rule
+
+    @property
+    def all_places(self) -> set[int]:
+        """Places of the columns that its condition looks at."""
+        return {int(match[1]) for match in _PLACES.finditer(self.rule) if match[1]}
 
 
 def physical_column(position: int) -> str:
@@ -274,7 +287,9 @@ def compared_values(
 def create_index_sql(table: Table, index: Index) -> str:
     columns = ", ".join(compared_column(table, table.position(name)) for name in index.columns)
     unique = "UNIQUE " if index.unique else ""
-    return f"CREATE {unique}INDEX {index.physical_name} ON {table.physical_name} ({columns})"
+    where = f" WHERE {index.rule}" if index.rule else ""
+    made = f"CREATE {unique}INDEX {index.physical_name} ON {table.physical_name} ({columns})"
+    return made + where
 
 
 def distribution_json(table: Table) -> dict[str, Any]:

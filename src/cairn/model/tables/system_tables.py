@@ -9,7 +9,7 @@ from __future__ import annotations
 from cairn.model.members.moves import Phase
 from cairn.model.members.topology import BucketState, ConnectionType, ReplicasetState
 from cairn.model.tables import column_checks as checks
-from cairn.model.tables.catalog import WRITES
+from cairn.model.tables.catalog import OF_TABLES
 from cairn.model.tables.column_checks import Check, number, one_of
 from cairn.model.tables.schema import Column, Table
 from cairn.model.types.values import ColumnType
@@ -190,7 +190,7 @@ PICO_PRIVILEGE = _table(
         "privilege",
         "S",
         "execute: to have a role",
-        one_of(("read", "write", *WRITES, "create", "alter", "drop", "execute", "login")),
+        one_of(("read", "write", *OF_TABLES, "create", "alter", "drop", "execute", "login")),
     ),
     ("object_type", "S", "", one_of(("table", "role", "user", "universe", "procedure"))),
     ("object_id", "I", "-1: every object of the type; 0 of universe: all"),
@@ -318,6 +318,20 @@ CAIRN_TYPE = _table(
     ("labels", "A", "of an enum, in their order", checks.LABELS),
     ("schema_version", "U", "of the catalogue when it was made or changed"),
     ("owner", "U", "in `_pico_user`"),
+)
+CAIRN_LOCK = _table(
+    539,
+    "_cairn_lock",
+    "space number raft_id incarnation session mode",
+    "advisory locks: sessions that hold them or wait for them",
+    ("space", "U", "1: of one bigint, 2: of two integers", number(1, 2)),
+    ("number", "I", "the bigint; of two integers the first has the upper half"),
+    ("raft_id", "U", "the instance of the session", number(1)),
+    ("incarnation", "U", "the life of the instance in which it was asked for"),
+    ("session", "U", "`pg_backend_pid()` there"),
+    ("mode", "S", "", one_of(("exclusive", "shared"))),
+    ("held", "B", "false: it waits"),
+    ("ticket", "U", "the order of those who wait"),
 )
 CAIRN_EVENT = _table(
     600,
@@ -456,6 +470,7 @@ GLOBAL_TABLES: tuple[Table, ...] = (
     PICO_ROUTINE,
     CAIRN_VIEW,
     CAIRN_TYPE,
+    CAIRN_LOCK,
 )
 LOCAL_TABLES: tuple[Table, ...] = (
     CAIRN_EVENT,

@@ -226,11 +226,16 @@ class Boot:
         if core.only_non_voters():
             log.warning("all peers that answered are of tiers that cannot vote: waiting for one")
         else:
-            missing = [
-                f"{address} ({self._reasons[address]})" if address in self._reasons else address
-                for address in core.silent()
-            ]
+            silent = core.silent()
+            others = [each for each in silent if each not in self.config.peers]
+            why = dict.fromkeys(others, "not in --peer") | self._reasons
+            missing = [f"{each} ({why[each]})" if each in why else each for each in silent]
             log.warning("waiting for an answer from: %s", ", ".join(missing) or "a leader")
+            if others:
+                log.warning(
+                    "what is not in --peer is known from an earlier start, or by another instance; "
+                    "an instance that never joined a cluster forgets it without its discovery.json"
+                )
 
     def _discover(self, request: DiscoverRequest) -> DiscoverResponse:
         """Another instance asks who we are."""

@@ -18,6 +18,7 @@ from cairn.model.members.cluster import BucketKey, Cluster
 from cairn.model.members.topology import Position
 from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.locks import Locks
 from cairn.model.tables.pictures import catalog_of, cluster_of
 from cairn.model.tables.schema import Table
 from cairn.storage.files.sqlite import open_reader
@@ -66,6 +67,7 @@ class GlobalState:
         self.reader = open_reader(path)
         self.cluster = Cluster()
         self.catalog = Catalog()
+        self.locks = Locks()  # changed in place
         self.key_positions: ops.KeyPositions = {}
         self._touched: deque[tuple[int, frozenset[BucketKey]]] = deque(maxlen=TOUCHED)
         self._touched_from = 0  # pictures before this index were not carried on from there
@@ -84,6 +86,7 @@ class GlobalState:
     def reload(self, position: Position) -> None:
         self._read_cluster(position)
         self._read_catalog(position)
+        self.locks = Locks(self.rows(system.CAIRN_LOCK))
 
     def follow(self, done: list[Applied]) -> None:
         """Entries were applied: make new pictures of what they touched."""
@@ -101,6 +104,8 @@ class GlobalState:
             self.cluster = msgspec.structs.replace(self.cluster, position=position)
         if touched & _CATALOGUE:
             self._read_catalog(position)
+        if system.CAIRN_LOCK.id in touched:
+            self.locks.follow(change for applied in done for change in applied.changes)
 
     def _note_touched(self, done: list[Applied], position: Position) -> None:
         keys = frozenset(

@@ -21,6 +21,7 @@ _OWN_STATEMENTS = {
     system.CAIRN_TYPE.id: "use CREATE, ALTER and DROP TYPE",
     system.PICO_PROPERTY.id: "these are facts that only the cluster establishes",
     system.CAIRN_SEQUENCE.id: "instances take numbers for INSERT",
+    system.CAIRN_LOCK.id: "use pg_advisory_lock() and pg_advisory_unlock()",
     system.CAIRN_MOVE.id: "use CALL cairn_rebalance(…) or `cairn rebalance`",
 }
 #: What is dangerous and may be needed by tests of drivers and for repairs.

@@ -12,7 +12,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cairn.model.errors import CairnError, NotLeader
-from cairn.model.rpc import LastWordRequest, LastWordResponse, LeaseRequest, LeaseResponse
+from cairn.model.members.topology import Grade, State
+from cairn.model.rpc import (
+    KeepLocksRequest,
+    LastWordRequest,
+    LastWordResponse,
+    LeaseRequest,
+    LeaseResponse,
+)
 from cairn.model.unexpected import owned
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
@@ -135,6 +142,7 @@ class LeaseGiver:
         self._state, self._runner = state, runner
         self._peers, self._runtime = peers, runtime
         self._granted: dict[str, float] = {}  # replicaset → boot clock of the last yes
+        self._kept: dict[int, float] = {}  # raft_id → the same, of the locks of its sessions
         self._term, self._inherited_until = 0, 0.0
         self._answered: dict[int, float] = {}  # voter → when it last answered an earlier leader
 
@@ -188,6 +196,29 @@ class LeaseGiver:
         self._runner.words.answered(self._runner.term)  # our own part in the round
         return LeaseResponse(True, LEASE_S, index=index)
 
+    async def keep_locks(self, request: KeepLocksRequest) -> LeaseResponse:
+        """For advisory locks: nobody takes them away from this life of the instance meanwhile."""
+        if not self._runner.is_leader:
+            raise NotLeader(leader=self._runner.leader_id or None)
+        self._note_tenure()
+        index = await self._runner.read_index(LEASE_S)
+        await self._runner.wait_applied(index, LEASE_S)
+        instance = self._state.cluster.by_raft_id(request.raft_id)
+        expected = State(Grade.ONLINE, request.incarnation)
+        if instance is None or instance.target_state != expected:
+            return LeaseResponse(False, why="the instance was taken for gone")
+        if not self._runner.is_leader:
+            raise NotLeader(leader=self._runner.leader_id or None)
+        self._kept[request.raft_id] = self._runtime.boot_clock()
+        self._runner.words.answered(self._runner.term)
+        return LeaseResponse(True, LEASE_S, index=index)
+
+    def may_keep_locks(self, raft_id: int) -> bool:
+        """Whether an instance may still believe that the locks of its sessions are theirs."""
+        self._note_tenure()
+        until = max(self._kept.get(raft_id, 0.0) + LEASE_S, self._inherited_until)
+        return self._runtime.boot_clock() < until
+
     def _why_not(self, request: LeaseRequest) -> str:
         instance = self._state.cluster.instances.get(request.instance)
         if instance is None:
@@ -211,6 +242,7 @@ class LeaseGiver:
             self._term = self._runner.term
             self._inherited_until = self._runtime.boot_clock() + LEASE_S
             self._granted.clear()
+            self._kept.clear()
             self._answered.clear()
 
     def wait_s(self, replicaset: str) -> float:

@@ -128,6 +128,7 @@ class Context(msgspec.Struct, frozen=True):
     is_unsafe: bool = False  # SET unsafe_system_writes = on
     has_atomic_blocks: bool = True  # BEGIN … COMMIT is all or nothing
     timeout_s: float = 0.0  # statement_timeout; 0: none
+    lock_timeout_s: float = 0.0  # likewise, for each advisory lock
     now: datetime | None = None  # what now() is, when it is not the present: a block has one time
     deadline: float | None = None  # by the loop's clock; set when the statement begins
     operation: str | None = None  # replicasets keep it with the rows; done once, asked often

@@ -13,7 +13,6 @@ The first two refuse (None) whatever has to be looked at first: options, limits,
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -28,13 +27,12 @@ from cairn.model.errors import (
     Unsupported,
 )
 from cairn.model.measured import Run
-from cairn.model.members.topology import ConnectionType
 from cairn.native.point_inserts import PointInsert
 from cairn.native.point_reads import PointRead
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
 from cairn.node.statements.asker.explaining import Explaining, Inner
-from cairn.node.statements.asker.forwarding import check_forward
+from cairn.node.statements.asker.forwarding import check_forward, hop_hint
 from cairn.node.statements.asker.global_writes import GlobalWrites
 from cairn.node.statements.asker.hops import HERE, Answered, Hop
 from cairn.node.statements.asker.numbers import Numbers
@@ -51,7 +49,9 @@ from cairn.sql.api import prepare
 from cairn.sql.plans import Prepared
 
 REPLANS = 10
+LOOK_EVERY = 1_000  # rows
 LIMITS = {"sql_motion_row_max": 0, "sql_vdbe_opcode_max": 0}
+_OF_SESSION = (plans.SessionPlan, plans.CursorPlan, plans.NamedPlan, *plans.INSIDE)
 Row = tuple[Any, ...]
 
 
@@ -240,12 +240,17 @@ class Executor:
         self, plan: plans.NumbersPlan, prepared: Prepared, values: list[Any], context: Context
     ) -> Outcome:
         rows = await self.reads.read(plan.read, values, {}, context.at_masters())
-        for number, is_used in rows:
+        table, asked = plan.numbers.table.id, []
+        for at, (number, is_used) in enumerate(rows):
+            if at % LOOK_EVERY == LOOK_EVERY - 1:
+                await asyncio.sleep(0)
+                context.check()
+                context.check_wanted()
             if number is not None and is_used is not None:
-                kept = plan.numbers.kept(number, is_used=bool(is_used))
-                await self.numbers.go_on(plan.numbers.table.id, number, kept)
+                asked.append((number, plan.numbers.kept(number, is_used=bool(is_used))))
                 if is_used and (taken := TAKEN.get()) is not None:
-                    taken.last[plan.numbers.table.id] = number
+                    taken.last[table] = number
+        await self.numbers.go_on(table, asked)
         told = [(number,) for number, _ in rows]
         given = told if prepared.columns else None  # ALTER SEQUENCE … RESTART tells nothing
         return Outcome(given, len(told), prepared.complete(len(told)))
@@ -254,7 +259,9 @@ class Executor:
         prepared = statement.prepared
         plan, tables = prepared.plan, statement.sharded
         values = prepared.start(params, context.now or self._now())
-        hints = self._hop_hint(plan, values) if context.wants_hints else ()
+        hints: tuple[str, ...] = ()
+        if context.wants_hints:
+            hints = hop_hint(plan, values, self.reads.owners.routes, self.reads.owners.raft_id)
         if prepared.options:
             _check_options(prepared, values)
         self._check_forward(prepared, values, context)
@@ -318,7 +325,7 @@ class Executor:
                 return Outcome(given, block.row_count, prepared.complete(block.row_count))
             case plans.EmptyPlan():
                 return Outcome(None, 0, "")
-            case plans.SessionPlan() | plans.CursorPlan() | plans.NamedPlan():
+            case _ if isinstance(plan, _OF_SESSION):
                 raise Unsupported(f"{prepared.tag} needs a session, it cannot be run here")
             case plans.CopyPlan() | plans.CallPlan():
                 raise Unsupported(f"{prepared.tag or 'this statement'} cannot be run here")
@@ -345,6 +352,10 @@ class Executor:
         self, prepared: Prepared, plan: plans.DdlPlan, context: Context
     ) -> Outcome:
         user, queued = context.user_id, context.queued
+        if plan.temp is not None:  # a session makes its own, and nobody else has a place for it
+            raise Unsupported(
+                "CREATE TEMP TABLE needs a session of its own", hint="use psql or a driver for it"
+            )
         if (plan.more or plan.fill) and queued is not None:
             raise Unsupported("a queued operation changes one table", hint="queue each")
         told: tuple[str, ...] = ()
@@ -434,30 +445,6 @@ class Executor:
             check_forward(how, preference, prepared.plan, values, self.reads.owners.routes, here)
 
     # --- what a statement is told -----------------------------------------------------------------
-
-    def _hop_hint(self, plan: plans.Plan, values: Sequence[Any]) -> tuple[str, ...]:
-        """Who owns the bucket of a statement that came to the wrong instance."""
-        if isinstance(plan, plans.Returning):
-            plan = plan.write
-        if not isinstance(plan, plans.PointRead | plans.PointWrite) or plan.bucket is None:
-            return ()
-        assert plan.tier is not None
-        bucket, routes = plan.bucket(values), self.reads.owners.routes
-        cluster = routes.cluster
-        replicaset = cluster.replicasets[routes.owner(plan.tier, bucket)]
-        master = cluster.by_raft_id(routes.master(replicaset.name))
-        if master is None or master.raft_id == self.reads.owners.raft_id:
-            return ()
-        hint = {
-            "map": "hop",
-            "tier": plan.tier,
-            "bucket_id": bucket,
-            "replicaset_uuid": replicaset.uuid,
-            "instance_uuid": master.uuid,
-            "address": cluster.address(master.raft_id, ConnectionType.PGPROTO),
-            "raft": {"term": cluster.position.term, "index": cluster.position.index},
-        }
-        return (json.dumps(hint),)
 
     def _is_already_so(self, plan: plans.AclPlan) -> tuple[str, ...]:
         """What IF [NOT] EXISTS leaves out, in PostgreSQL's words."""

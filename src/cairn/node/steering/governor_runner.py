@@ -131,6 +131,8 @@ class GovernorRunner:
                 if until > now
                 for name in report.damaged
             ),
+            locks=steps.state.locks,
+            keeps_locks=steps.keeps_locks(),
             version=str(steps.state.cluster.properties.get("cluster_version", "")),
         )
 

@@ -89,6 +89,10 @@ class Steps:
         """How long an entry of the governor's own may take to be applied."""
         return float(self.state.setting("governor_raft_op_timeout", OP_S)) or OP_S
 
+    def keeps_locks(self) -> frozenset[int]:
+        lives = self.state.locks.lives()
+        return frozenset(raft_id for raft_id, _ in lives if self._leases.may_keep_locks(raft_id))
+
     async def ask(
         self, name: str, method: str, body: Any, answer: type[Any], timeout_s: float
     ) -> Any:

@@ -9,6 +9,7 @@ from cairn.model.watched import SAMPLED
 
 PERIOD_S = 5.0
 KEPT = 720  # an hour; together some 150 KB
+_FREE, _OWN = (1 + SAMPLED.index(name) for name in ("disk_free_bytes", "disk_used_bytes"))
 
 
 class Samples:
@@ -21,6 +22,12 @@ class Samples:
 
     def since(self, at_s: float) -> tuple[tuple[float, ...], ...]:
         return tuple(tuple(sample) for sample in self._ring if sample[0] > at_s)
+
+    def disk(self) -> tuple[float, float] | None:
+        """Bytes that were free and bytes of our own files when it was looked last."""
+        if not self._ring:
+            return None
+        return self._ring[-1][_FREE], self._ring[-1][_OWN]
 
     def last(self) -> tuple[float, ...] | None:
         return tuple(self._ring[-1]) if self._ring else None

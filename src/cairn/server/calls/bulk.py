@@ -135,7 +135,7 @@ async def _insert(
         if conflict != "same":
             raise
         raise UniqueViolation(
-            f'Duplicate key exists in unique index "{table.name}_pkey" in space "{table.name}"',
+            f'Duplicate key exists in unique index "{table.key_name}" in space "{table.name}"',
             detail="a row with this key and other values is there",
         ) from None
 

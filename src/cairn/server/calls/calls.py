@@ -216,6 +216,7 @@ def _instance(
         "persisted": None if said is None else said.persisted,
         "committed": None if said is None else said.committed,
         "applied": None if said is None else said.applied,
+        "disk": None if said is None else said.disk,
     }
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.errors import CairnError, InvalidParameter
+from cairn.model.errors import CairnError, InvalidParameter, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.tables.schema import Table
+from cairn.model.tables.system_tables import CAIRN_LOCK
 from cairn.server.caller import Caller
 from cairn.server.calls.global_bulk import global_table
 from cairn.server.calls.row_changes import told_row
@@ -75,6 +76,8 @@ async def _read(caller: Caller, index: int, read: Any) -> Any:
 def _readable(caller: Caller, name: str) -> Table:
     """The table, if the caller may read it."""
     table = global_table(caller, name)
+    if table.id == CAIRN_LOCK.id:
+        raise Unsupported(f"changes of {name} are not kept", hint="SELECT * FROM pg_locks")
     caller.allowed(f"SELECT * FROM {identifier(name)}")
     return table
 

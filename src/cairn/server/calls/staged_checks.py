@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.errors import InvalidParameter, UniqueViolation
+from cairn.model.errors import InvalidParameter, UniqueViolation, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.rpc import Chunk, ReadRequest
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
@@ -101,8 +101,14 @@ def _chunks(text: str) -> list[Chunk]:
 def _uniques(caller: Caller, table: Table, names: list[str]) -> list[Unique]:
     """An index with a column that is not given has NULL there, which equals nothing."""
     indexes = caller.catalog.indexes.get(table.id, ())
+    some = [index.name for index in indexes if index.unique and index.rule]
+    if some:  # nobody has looked whether two rows would clash, and half of them would be there
+        raise Unsupported(
+            f"a staged write cannot be checked against the unique index {some[0]} of some rows",
+            hint='write with option("commit", "direct")',
+        )
     return [
-        Unique(f"{table.name}_pkey", table.primary_key),
+        Unique(table.named_key or f"{table.name}_pkey", table.primary_key),
         *(
             Unique(index.name, index.columns)
             for index in indexes

@@ -23,6 +23,10 @@ _ENDS = (  # in `pg_schema.TABLES`
     (":b", ColumnType.BOOLEAN),
     (":t", ColumnType.DATETIME),
 )
+_NAMES_OID = 1003  # name[]
+_NAMES = frozenset(
+    ("attname", "relname", "nspname", "typname", "conname", "rolname", "datname", "enumlabel")
+)
 _TIMES = {word[:-2] for words in TABLES.values() for word in words.split() if word.endswith(":t")}
 _TRUTHS: tuple[type[exp.Expr], ...] = (
     exp.Boolean,
@@ -56,6 +60,25 @@ def names_and_types(tree: exp.Expr) -> list[tuple[str, ColumnType | None]] | Non
     if not isinstance(select, exp.Select) or select.is_star:
         return None
     return [(_name(item), _type(item, select)) for item in select.expressions]
+
+
+def told_oids(tree: exp.Expr) -> list[int]:
+    """Of lists of names: drivers take `name[]` for a text where they would read a `text[]`."""
+    select = tree if isinstance(tree, exp.Select) else exp.select()
+    return [_NAMES_OID if _are_names(item) else 0 for item in select.expressions]
+
+
+def _are_names(item: exp.Expr) -> bool:
+    node = item.unalias()
+    if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Select):
+        return any(map(_are_names, node.this.expressions[:1]))
+    if isinstance(node, exp.Case):
+        return any(_are_names(each.args["true"]) for each in node.args["ifs"])
+    if not isinstance(node, exp.Anonymous) or str(node.this).lower() != "array_agg":
+        return False
+    first = node.expressions[0] if node.expressions else None
+    inside = first.this if isinstance(first, exp.Order) else first
+    return isinstance(inside, exp.Column) and inside.name in _NAMES
 
 
 def _name(item: exp.Expr) -> str:

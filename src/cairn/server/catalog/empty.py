@@ -56,10 +56,6 @@ EMPTY: dict[str, str] = {
         "lanvalidator:i lanacl"
     ),
     "pg_largeobject_metadata": "oid:i lomowner:i lomacl",
-    "pg_locks": (
-        "locktype database:i relation:i page:i tuple:i virtualxid transactionid:i classid:i "
-        "objid:i objsubid:i virtualtransaction pid:i mode granted:b fastpath:b waitstart"
-    ),
     "pg_opclass": (
         "oid:i opcmethod:i opcname opcnamespace:i opcowner:i opcfamily:i opcintype:i opcdefault:b "
         "opckeytype:i"
@@ -94,6 +90,10 @@ EMPTY: dict[str, str] = {
         "temp_files:i temp_bytes:i deadlocks:i checksum_failures:i checksum_last_failure "
         "blk_read_time blk_write_time session_time active_time idle_in_transaction_time "
         "sessions:i sessions_abandoned:i sessions_fatal:i sessions_killed:i stats_reset"
+    ),
+    "pg_statio_all_tables": (
+        "relid:i schemaname relname heap_blks_read:i heap_blks_hit:i idx_blks_read:i "
+        "idx_blks_hit:i toast_blks_read:i toast_blks_hit:i tidx_blks_read:i tidx_blks_hit:i"
     ),
     "pg_stat_replication": (
         "pid:i usesysid:i usename application_name client_addr client_hostname client_port:i "

@@ -23,7 +23,7 @@ def unique_of(catalog: Catalog, key: ForeignKey) -> tuple[Table, Index] | None:
     if set(parent.primary_key) == names:
         return parent, Index(parent.id, 0, parent.key_name, parent.primary_key, unique=True)
     for index in catalog.indexes.get(parent.id, ()):
-        if index.unique and set(index.columns) == names:
+        if index.is_key and set(index.columns) == names:
             return parent, index
     return None
 

@@ -164,6 +164,9 @@ class Functions:
             "pg_subscript": lambda array, at: (
                 None if _nth(array, at) is None else at + str(array).startswith("{")
             ),
+            "pg_generate_subscripts": lambda array, _: json.dumps(
+                [at + str(array).startswith("{") for at in range(_length(array))]
+            ),
             "pg_place": lambda array, at: None if _nth(array, at) is None else at + 1,
             "pg_places": lambda *arrays: json.dumps([*range(max(map(_length, arrays)))]),
             "pg_get_ruledef": self._distribution,
@@ -218,7 +221,7 @@ class Functions:
                 None if text is None else parse_interval(str(text)).length_us
             ),
             "current_schema": lambda: "public",
-            "current_schemas": lambda *_: "{pg_catalog,public}",
+            "current_schemas": lambda all_: "{pg_catalog,public}" if all_ else "{public}",
             "current_database": lambda: DATABASE,
             "current_catalog": lambda: DATABASE,
             "version": lambda: f"PostgreSQL 15.0 (Cairn {cairn.__version__})",
@@ -411,7 +414,7 @@ def _regproc(value: Any) -> Any:
     """There are no functions with a body to look at; those that read types are names."""
     if value is None or isinstance(value, int) or str(value).isdigit():
         return value
-    name = str(value).removeprefix("pg_catalog.")
+    name = str(value).removeprefix("pg_catalog.").partition("(")[0]  # with its arguments, or not
     if name == "array_in" or name in {f"{kind}in" for _, kind, *_ in TYPES.values()}:
         return name
     raise UndefinedFunction(f'function "{value}" does not exist')

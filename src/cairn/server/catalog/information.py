@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,7 +46,7 @@ def table_rows(table: Table, indexes: list[tuple[Index, bool]]) -> Iterator[tupl
             may_be_null = column.nullable and column.name not in table.primary_key
             yield "information_schema_columns", {**named, **_column(at, column, may_be_null)}
     for index, is_primary in indexes:
-        if index.unique:
+        if index.is_key:
             yield from _unique(table, index, is_primary)
     for check in table.checks:
         rule = {**_constraint(table, check.name), "check_clause": f"({check.text})"}
@@ -93,6 +94,30 @@ def _user_type(column: Column) -> Values:
     return {"data_type": "USER-DEFINED", **schema}
 
 
+_LITERAL = re.compile(r"'(?:[^']|'')*'")
+_AS_WORDS = re.compile(
+    r"(true|false)|(current_(?:date|time|timestamp)|local(?:time|timestamp))", re.I
+)
+
+
+def shown_default(column: Column) -> str | None:
+    """As PostgreSQL prints it: tools read the value of a literal only with its type behind it."""
+    text = column.default
+    if text is None or text.lower() == "null":
+        return None
+    if (words := _AS_WORDS.fullmatch(text)) is not None:
+        return text.lower() if words[1] else text.upper()
+    if _LITERAL.fullmatch(text) is None:
+        return text
+    oid = OIDS[column.type]
+    if column.enum is not None:
+        return f"{text}::{column.enum.name}"
+    if column.type is ColumnType.STRING and column.sizes:
+        return f"{text}::character varying"
+    shown = ARRAYS[oid] if oid in ARRAYS else TYPES[oid]
+    return f"{text}::{shown[0]}"
+
+
 def _column(at: int, column: Column, may_be_null: bool) -> Values:
     oid = OIDS[column.type]
     is_array = oid in ARRAYS
@@ -103,7 +128,7 @@ def _column(at: int, column: Column, may_be_null: bool) -> Values:
     return {
         "column_name": column.name,
         "ordinal_position": at,
-        "column_default": column.default,
+        "column_default": shown_default(column),
         "is_nullable": "YES" if may_be_null else "NO",
         "data_type": "ARRAY" if is_array else shown[0],
         "character_maximum_length": column.sizes[0] if is_sized_text else None,

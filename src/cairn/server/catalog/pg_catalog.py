@@ -50,10 +50,11 @@ WORKERS = 2
 _FORBIDDEN = re.compile(r"not authorized|prohibited")
 
 _BEGINNING = re.compile(rb"\s*(select|with)\b", re.IGNORECASE)
+_BLANKS = re.compile(rb"\s*")
 LONG_TEXT = 10_000
-_WORDS = (b"pg_", b"_cairn_", b"information_schema", b"::", b"to_reg", b"_privilege")  # of each
+_WORDS = (b"pg_", b"_cairn_", b"information_schema", b"::", b"to_reg", b"_privilege", b"_schemas")
 _MENTION = re.compile(
-    rb"pg_|_cairn_s|_cairn_table_stats|information_schema|::\s*reg|to_reg|_privilege",
+    rb"pg_|_cairn_s|_cairn_table_stats|information_schema|::\s*reg|to_reg|_privilege|_schemas",
     re.IGNORECASE,
 )
 _LOOKUPS = (
@@ -63,7 +64,7 @@ _LOOKUPS = (
     *("pg_is_in_recovery", "pg_is_wal_replay_paused", "pg_is_in_backup"),
     *("pg_postmaster_start_time", "pg_conf_load_time", "pg_last_xact_replay_timestamp"),
     *("pg_last_wal_receive_lsn", "pg_last_wal_replay_lsn", *privileges.NAMES),
-    *("pg_get_serial_sequence", "pg_size_pretty", *SIZES, OF_ALL),
+    *("pg_get_serial_sequence", "pg_size_pretty", "current_schemas", *SIZES, OF_ALL),
 )
 _NUMBERS = ("nextval", "currval", "setval")
 _MISSING = re.compile(r"no such (table|column|function): (.+)")
@@ -77,7 +78,7 @@ _DECLARED = {
 
 def is_catalog_query(text: bytes) -> bool:
     """Whether a SELECT reads from PostgreSQL's catalogue. Cheap for everything else."""
-    if _BEGINNING.match(text) is None:
+    if _BEGINNING.match(text, _behind_comments(text)) is None:
         return False
     if len(text) > LONG_TEXT:  # one search of many words would keep every thread from working
         lower = text.lower()
@@ -97,6 +98,23 @@ def is_catalog_query(text: bytes) -> bool:
     return any(_names_catalog(found[at + 1 : at + 4]) for at in sources)
 
 
+def _behind_comments(text: bytes) -> int:
+    """Some tools say in a comment who they are."""
+    at = 0
+    while True:
+        blanks = _BLANKS.match(text, at)
+        at = at if blanks is None else blanks.end()
+        if text.startswith(b"/*", at):
+            end, length = text.find(b"*/", at), 2
+        elif text.startswith(b"--", at):
+            end, length = text.find(b"\n", at), 1
+        else:
+            return at
+        if end < 0:
+            return len(text)
+        at = end + length
+
+
 def _names_catalog(following: list[Token]) -> bool:
     while following and (following[0].is_op("(") or following[0].is_word("only")):
         following = following[1:]
@@ -110,7 +128,7 @@ def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
     """Understand such a query: its translation, and the shape of its answer."""
     from sqlglot import exp
 
-    from cairn.server.catalog.columns import names_and_types
+    from cairn.server.catalog.columns import names_and_types, told_oids
     from cairn.server.catalog.translate import translate
     from cairn.sql.parse.parse import parse_query
 
@@ -134,7 +152,12 @@ def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
             (name, kind or declared or ColumnType.STRING)
             for (name, kind), (_, declared) in zip(told, columns, strict=True)
         ]
-    out = tuple(OutColumn(name, kind or ColumnType.STRING) for name, kind in columns)
+    oids = told_oids(tree)
+    oids = oids if len(oids) == len(columns) else [0] * len(columns)
+    out = tuple(
+        OutColumn(name, kind or ColumnType.STRING, told_oid=oid)
+        for (name, kind), oid in zip(columns, oids, strict=True)
+    )
     return Prepared(text, "SELECT", CatalogRead(sql), tuple(types), out)
 
 

@@ -21,8 +21,8 @@ from cairn.sql.api import prepare
 #: PostgreSQL's words for rights on a table, as we have them. None: nobody has it but by owning it.
 _OF_TABLES: dict[str, str | None] = {
     "select": "read",
-    **{name: name for name in ("insert", "update", "delete", "truncate")},
-    **dict.fromkeys(("references", "trigger", "maintain")),
+    **{name: name for name in ("insert", "update", "delete", "truncate", "references")},
+    **dict.fromkeys(("trigger", "maintain")),
 }
 NAMES = (
     *("has_table_privilege", "has_any_column_privilege", "has_column_privilege"),

@@ -89,6 +89,10 @@ TABLES: dict[str, str] = {
     "pg_views": "schemaname viewname viewowner definition",
     "pg_matviews": "schemaname matviewname matviewowner definition",
     "pg_db_role_setting": "setdatabase:i setrole:i setconfig",
+    "pg_locks": (
+        "locktype database:i relation:i page:i tuple:i virtualxid transactionid:i classid:i "
+        "objid:i objsubid:i virtualtransaction pid:i mode granted:b fastpath:b waitstart"
+    ),
     "pg_stat_activity": (
         "datid:i datname pid:i leader_pid:i usesysid:i usename application_name client_addr "
         "client_hostname client_port:i backend_start:t xact_start:t query_start:t state_change:t "

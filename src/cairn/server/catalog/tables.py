@@ -26,6 +26,9 @@ from cairn.server.catalog.sequences import sequence_rows, sequences
 
 _FIRST_INDEX_OID = 1_000_000
 _FIRST_VIEW_OID = 2_000_000_000
+_FIRST_ROW_TYPE = (
+    1_500_000_000  # nobody looks at them, but who asks for tables asks whether one is there
+)
 
 Values = dict[str, Any]
 
@@ -238,6 +241,7 @@ _LETTERS = {
     "update": "w",
     "delete": "d",
     "truncate": "D",
+    "references": "x",
     "alter": "t",
 }
 
@@ -314,10 +318,10 @@ def _table(catalog: Catalog, table: Table, owner: str) -> Iterator[tuple[str, Va
         attribute = _attribute(table.id, at, column.name, column.type, not_null)
         if column.enum is not None:
             attribute |= {"atttypid": column.enum.oid, "attlen": 4}
-        if column.default is not None:
+        if (shown := information.shown_default(column)) is not None:
             attribute["atthasdef"] = 1
             default = {"oid": table.id * 10_000 + at, "adrelid": table.id, "adnum": at}
-            yield "pg_attrdef", {**default, "adbin": column.default}
+            yield "pg_attrdef", {**default, "adbin": shown}
         if column.identity is not None:
             attribute["attidentity"] = "a" if column.identity.always else "d"
         if column.sizes:
@@ -383,7 +387,7 @@ def _class(oid: int, name: str, space: int, kind: str, owner: int, column_count:
         "relchecks": 0,
         "reltuples": -1,
         "relpages": 0,
-        "reltype": 0,
+        "reltype": _FIRST_ROW_TYPE + oid if kind in "rv" else 0,
         "reloftype": 0,
         "reltoastrelid": 0,
         "relfilenode": oid,
@@ -434,6 +438,7 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
             **dict.fromkeys(("indimmediate", "indisvalid", "indisready", "indislive"), 1),
             "indnullsnotdistinct": 0,
             "indoption": _words([0] * len(numbers)),
+            "indpred": f"({index.where})" if index.where else None,
         },
     )
     yield (
@@ -448,7 +453,7 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
     for at, name in enumerate(index.columns, 1):
         column = table.columns[table.position(name)]
         yield "pg_attribute", _attribute(oid, at, name, column.type, False)
-    if index.unique:
+    if index.is_key:
         yield (
             "pg_constraint",
             {
@@ -476,7 +481,8 @@ def definition(table: Table, index: Index) -> str:
     unique = "UNIQUE " if index.unique else ""
     schema = "pg_catalog" if table.is_system else "public"
     columns = ", ".join(index.columns)
-    return f"CREATE {unique}INDEX {index.name} ON {schema}.{table.name} USING btree ({columns})"
+    made = f"CREATE {unique}INDEX {index.name} ON {schema}.{table.name} USING btree ({columns})"
+    return f"{made} WHERE ({index.where})" if index.where else made
 
 
 def _listed(numbers: Iterable[int]) -> str:

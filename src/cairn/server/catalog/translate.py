@@ -9,7 +9,7 @@ from sqlglot import exp
 from cairn.model.errors import UndefinedTable, Unsupported
 from cairn.server.catalog.columns import INTEGERS, type_name
 from cairn.server.catalog.laterals import tie_functions
-from cairn.server.catalog.schema import TABLES
+from cairn.server.catalog.schema import TABLES, columns_of
 from cairn.server.catalog.sizes import OF_ALL, SIZES, STATS
 from cairn.sql.parse.dialect import walk_position
 
@@ -34,7 +34,9 @@ _ROW_FUNCTIONS = {
     f"{_EXPANDED}.n": "pg_place",
 }
 _PLACES = "row_places"
-_SET_FUNCTIONS = {"unnest", "generate_series"}
+_SET_FUNCTIONS = {"unnest", "generate_series", "generate_subscripts"}
+_TRUTHS = {name for table in TABLES for name, kind in columns_of(table) if kind == "BOOLEAN"}
+_WORDS_OF_TRUTH = {"t": True, "true": True, "f": False, "false": False}
 
 
 def translate(tree: exp.Expr) -> str:
@@ -42,6 +44,8 @@ def translate(tree: exp.Expr) -> str:
     copy = tree.copy()
     _offer_system_tables(copy)
     tie_functions(copy)
+    for alias in copy.find_all(exp.Alias):  # a word that SQLite keeps for itself may be one
+        alias.set("alias", exp.to_identifier(alias.alias, quoted=True))
     for select in copy.find_all(exp.Select):
         if select.parent is None or isinstance(select.parent, exp.SetOperation):
             for item in select.expressions:
@@ -252,10 +256,31 @@ def _anonymous(node: exp.Anonymous) -> exp.Expr:
     return picked.subquery()
 
 
+def _as_truth(node: exp.EQ | exp.NEQ) -> None:
+    """`indisprimary = 'f'`: a text beside a truth value means one."""
+    for one, other in (("this", "expression"), ("expression", "this")):
+        column, literal = node.args[one], node.args[other]
+        if isinstance(column, exp.Column) and column.name in _TRUTHS:
+            word = literal.name.lower() if isinstance(literal, exp.Literal) else ""
+            if word in _WORDS_OF_TRUTH:
+                node.set(other, exp.Literal.number(int(_WORDS_OF_TRUTH[word])))
+
+
+def _case(node: exp.Case) -> exp.Expr:
+    """`CASE indisunique WHEN 't' THEN …`"""
+    if isinstance(node.this, exp.Column) and node.this.name in _TRUTHS:
+        for each in node.args["ifs"]:
+            word = each.this.name.lower() if isinstance(each.this, exp.Literal) else ""
+            if word in _WORDS_OF_TRUTH:
+                each.set("this", exp.Literal.number(int(_WORDS_OF_TRUTH[word])))
+    return node
+
+
 def _equals(node: exp.EQ) -> exp.Expr:
     """`x = ANY (array)`; an array is text here."""
     right = node.expression
     if not isinstance(right, exp.Any):
+        _as_truth(node)
         return node
     array = right.this.unnest() if isinstance(right.this, exp.Paren) else right.this
     if isinstance(array, (exp.Query, exp.Subquery)):
@@ -269,6 +294,7 @@ def _differs(node: exp.NEQ) -> exp.Expr:
     """`x <> ALL (array)`"""
     right = node.expression
     if not isinstance(right, exp.Anonymous) or str(right.this).upper() != "ALL":
+        _as_truth(node)
         return node
     (array,) = right.expressions
     if isinstance(array, (exp.Query, exp.Subquery)):
@@ -309,6 +335,7 @@ _HANDLERS: dict[type[exp.Expr], Any] = {
     exp.Cast: _cast,
     exp.Anonymous: _anonymous,
     exp.CurrentTimestamp: lambda node: _call("now"),
+    exp.Case: _case,
     exp.EQ: _equals,
     exp.NEQ: _differs,
     exp.Extract: _extract,

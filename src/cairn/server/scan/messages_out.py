@@ -1,7 +1,7 @@
 """Rows from the pages of `data.db` to the messages that clients get, in C: `native/rows_out.c`.
 
-Whole numbers, texts, truth values and most reals are written there. Columns of other types are
-made into texts as `lines.py` and `data_rows.py` do it, and only put into their places in C.
+Numbers, texts, truth values, times and UUIDs are written there. Columns of other types are made
+into texts as `lines.py` and `data_rows.py` do it, and only put into their places in C.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pyarrow as pa
 from cairn.model.errors import StorageDamaged
 from cairn.model.types.values import ColumnType
 from cairn.native.batches import DAMAGED, ODD, RowBatch
-from cairn.native.library import OutColumn, OutPlan, library
+from cairn.native.library import OutPlan, library
+from cairn.native.out_columns import GIVEN, NUMBER, REAL, out_columns
 from cairn.pgwire.copy_out import line_style
 from cairn.pgwire.messages import TEXT_FORMAT
 from cairn.server.scan.columns import batch_of
@@ -24,13 +25,6 @@ from cairn.server.scan.data_rows import column_writer
 from cairn.server.scan.worker import ScanRequest
 from cairn.storage.files.file_tree import Records
 
-_WHOLE, _REAL, _TEXTS, _TRUTH, _GIVEN = range(5)  # as `rows_out.c` numbers them
-_KINDS = {
-    ColumnType.INTEGER: _WHOLE,
-    ColumnType.UNSIGNED: _WHOLE,
-    ColumnType.DOUBLE: _REAL,
-    ColumnType.STRING: _TEXTS,
-}
 Piece = tuple[int, memoryview]
 
 
@@ -65,18 +59,10 @@ class MessagesWriter:
         piece_bytes: int | None,
     ) -> None:
         self._plan, self._types = plan, types
-        self._columns = (OutColumn * len(types))()
-        plan.column = self._columns
+        self._columns = plan.column = out_columns(types, scales, formats)
         library().out_prepare(plan)
-        self._writers: list[Callable[[Any], Any]] = []
-        for column, type_, scale, format_ in zip(
-            self._columns, types, scales, formats, strict=True
-        ):
-            column.kind = _KINDS.get(type_, _GIVEN)
-            if type_ is ColumnType.BOOLEAN and format_ == TEXT_FORMAT:
-                column.kind = _TRUTH
-            column.is_binary = format_ != TEXT_FORMAT
-            self._writers.append(column_writer(type_, scale, format_))
+        asked = zip(types, scales, formats, strict=True)
+        self._writers: list[Callable[[Any], Any]] = [column_writer(*each) for each in asked]
         self._most = piece_bytes
         self._out = RowBatch()
 
@@ -97,23 +83,27 @@ class MessagesWriter:
             )
             del kept  # until here: C reads its memory
             if state == DAMAGED:
-                raise StorageDamaged("a row of data.db cannot be read")
+                raise _damaged()
             if state != ODD:
                 return self._out.written()
-            for column in self._columns:  # reals with many digits: from now on Arrow writes them
-                if column.kind == _REAL and not column.is_binary:
-                    column.kind = _GIVEN
+            for column in self._columns:  # unusual ones: from now on Arrow or Python writes them
+                is_plain = column.is_binary if column.kind == REAL else column.kind < NUMBER
+                if not is_plain:
+                    column.kind = GIVEN
 
     def _give(self, records: Records, at: list[int]) -> list[Any]:
         """Columns that C does not write, as texts; they are kept as long as C reads them."""
-        given = [number for number, column in enumerate(self._columns) if column.kind == _GIVEN]
+        given = [number for number, column in enumerate(self._columns) if column.kind == GIVEN]
         if not given:
             return []
         places, types = [at[number] for number in given], [self._types[each] for each in given]
         batch = batch_of(records, places, types)
         kept = []
         for number, stored in zip(given, batch.columns, strict=True):
-            texts = self._writers[number](stored).cast(pa.binary())
+            try:
+                texts = self._writers[number](stored).cast(pa.binary())
+            except (ArithmeticError, LookupError, TypeError, ValueError):
+                raise _damaged() from None
             valid, offsets, data = texts.buffers()
             column = self._columns[number]
             column.valid = valid.address if texts.null_count else None
@@ -135,3 +125,8 @@ class MessagesWriter:
             end = min(max(end, at + 1), count)
             yield end - at, data[start : int(ends[end - 1])]
             at, start = end, int(ends[end - 1])
+
+
+def _damaged() -> StorageDamaged:
+    """No value of a column looks like this."""
+    return StorageDamaged("a row of data.db cannot be read")

@@ -27,6 +27,7 @@ from cairn.model.errors import (
     TableUnderDdl,
 )
 from cairn.model.rpc import ReadRequest
+from cairn.model.settings import limits
 from cairn.model.sharding.spans import Ranges, merged
 from cairn.node.statements.context import ASKED
 from cairn.server.caller import Caller
@@ -305,7 +306,10 @@ class _Scan:
 
         try:
             if self._reader is None:
-                self._reader = RowReader(*self._paths, self._register)
+                self._reader = RowReader(
+                    *self._paths, self._register, spill_max=lambda: limits.SPILL_BYTES
+                )
+                self._reader.may_spill()
                 self._reader.connection.set_progress_handler(self._is_stopped, 10_000)
                 self._cursor = self._reader.connection.execute(
                     self._request.sql, self._request.args
@@ -314,7 +318,8 @@ class _Scan:
         except apsw.InterruptError:
             raise QueryCanceled(ASKED) from None
         except apsw.Error as problem:
-            raise translated(problem) from None
+            told = translated if self._reader is None else self._reader.told
+            raise told(problem) from None
         return (len(rows), self._encode(rows)) if rows else None
 
     def close(self) -> None:

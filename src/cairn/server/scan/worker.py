@@ -125,11 +125,14 @@ def _pages() -> Any:
 def _by_cursor(request: ScanRequest, encoder: BatchEncoder) -> Iterator[Piece]:
     import apsw
 
+    from cairn.model.settings import limits
     from cairn.sql.functions import functions
     from cairn.storage.readers import RowReader
 
-    reader = RowReader(Path(request.data), Path(request.raft), functions.register)
+    paths = Path(request.data), Path(request.raft)
+    reader = RowReader(*paths, functions.register, spill_max=lambda: limits.SPILL_BYTES)
     try:
+        reader.may_spill()
         try:
             cursor = reader.connection.execute(request.sql, request.args)
         except apsw.SQLError as problem:

@@ -65,6 +65,11 @@ class Block:
         """Statements of the open block that cannot be undone."""
         return self._written if self.open is None else self.open.committed
 
+    @property
+    def depth(self) -> int:
+        """Of savepoints."""
+        return len(self._savepoints)
+
     def wrote(self) -> None:
         """A statement committed by itself."""
         if self.status != "T":

@@ -275,7 +275,19 @@ class Extended:
         self._book.close(request.kind, request.name)
         self._pg.close_complete()
 
-    def sync(self, request: Sync) -> None:
+    def sync(self, request: Sync) -> Coroutine[Any, Any, None] | None:
+        if self._session.running.locks.has_ended():
+            return self._sync_later(request)
+        self._sync()
+        return None
+
+    async def _sync_later(self, request: Sync) -> None:
+        """Locks of a transaction that was not begun by BEGIN end before it is told to be over."""
+        running = self._session.running
+        await running.locks.end(None, running.context())
+        self._sync()
+
+    def _sync(self) -> None:
         self._book.sync(in_transaction=self._session.block.status != "I")
         self._pg.ready(self._session.block.status)
 

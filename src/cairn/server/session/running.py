@@ -32,6 +32,7 @@ from cairn.server.calls import calls
 from cairn.server.face import PgFace
 from cairn.server.session.blocks import ACTIONS, Block, Modes, check_reading
 from cairn.server.session.cursors import Cursors, Named
+from cairn.server.session.locks import SessionLocks
 from cairn.server.session.settings import Parameters, check_known, is_on
 from cairn.server.session.temp_statements import TempStatements, is_own
 from cairn.server.statements import Cached
@@ -43,7 +44,7 @@ _WRITES = (*plans.CHANGES, plans.Returning, plans.BlockPlan)
 
 
 class Running:
-    """`end` is what happens when its time is over."""
+    """`end` is what happens when its time is over, `lost` when it has lost its locks."""
 
     def __init__(
         self,
@@ -54,11 +55,13 @@ class Running:
         parameters: Parameters,
         who: Callable[[], Who],
         end: Callable[[], None],
+        lost: Callable[[CairnError], None],
     ) -> None:
         self._face, self._pg, self._book, self._block = face, pg, book, block
         self._parameters, self._who, self._end = parameters, who, end
         self.cursors, self.named = Cursors(book, block), Named(face, book, lambda: self.catalog)
         self._taken = Taken()
+        self.locks = SessionLocks(face.instance.locks, block, lost, self._warn)
         self.own = TempStatements(face, block, who, lambda: self.catalog)
         self.cancelled = threading.Event()
         self._cancel_reason = ""
@@ -224,6 +227,8 @@ class Running:
         if type(plan) is plans.SessionPlan:
             if self._block.waits_to_commit(plan) or (plan.action == "discard" and self.temps):
                 return None
+            if self.locks.waits_for(plan):
+                return None
             return self._own(plan, cached.prepared.complete(0))
         if type(plan) is plans.CursorPlan or type(plan) is plans.NamedPlan:
             return None
@@ -257,10 +262,17 @@ class Running:
             self._check_discard(plan)
             if self.temps is not None and plan.name in ("all", "temp", "temporary"):
                 await self._ended(self.temps.discard(context), context)
-            return self._own(plan, cached.prepared.complete(0))
         if isinstance(plan, plans.SessionPlan):
-            await self._ended(self._block.commit(context), context)
-            return self._own(plan, cached.prepared.complete(0))
+            try:
+                if self._block.waits_to_commit(plan):
+                    await self._ended(self._block.commit(context), context)
+                return self._own(plan, cached.prepared.complete(0))
+            finally:
+                await self.locks.end(plan, context)
+        if isinstance(plan, plans.LockPlan):
+            return await self._call_locks(cached, plan, params, context)
+        if isinstance(plan, plans.AttemptPlan):
+            return await self._attempt(cached, plan)
         if isinstance(plan, plans.CallPlan):
             answer = await calls.call(Caller(self._face, context), plan, params)
             return Outcome([(answer,)], 1, cached.prepared.tag)
@@ -298,6 +310,49 @@ class Running:
             self._parameters.note("read_staleness_ms", told)
             self._pg.parameter_status("read_staleness_ms", told)
         return outcome
+
+    async def _call_locks(
+        self, cached: Cached, plan: plans.LockPlan, params: Sequence[Any], context: Context
+    ) -> Outcome:
+        """One call after the other, with arguments that a query of its own has found."""
+        inner = await self.understood(plan.query.encode(), cached.oids)
+        self.check(inner, cached.text)
+        outcome = self.now(inner, params) or await self._run(inner, params)
+        [given] = outcome.rows or [()]
+        told: list[Any] = []
+        at = 0
+        for item in plan.items:
+            count = 1 if item is None else item.arguments
+            values = given[at : at + count]
+            at += count
+            if item is None:
+                told += values
+            else:
+                called = self.locks.call(item, values, context)
+                told.append(await self._ended(called, context))
+        return Outcome([tuple(told)], 1, cached.prepared.complete(1))
+
+    async def _attempt(self, cached: Cached, plan: plans.AttemptPlan) -> Outcome:
+        if plan.condition:
+            asked = f"SELECT 1 WHERE {plan.condition}"
+            if not (await self._inner(asked, cached)).rows:
+                return Outcome(None, 0, cached.prepared.tag)
+        try:
+            outcome = await self._inner(plan.statement, cached)
+        except CairnError as problem:
+            if not plan.forgives(problem.sqlstate):
+                raise
+            return Outcome(None, 0, cached.prepared.tag, (f"{problem}, skipping",))
+        return Outcome(None, 0, cached.prepared.tag, outcome.notices)
+
+    async def _inner(self, text: str, cached: Cached) -> Outcome:
+        """A statement inside of another one."""
+        inner = await self.understood(text.encode())
+        self.check(inner, cached.text)
+        return self.now(inner, ()) or await self._run(inner, ())
+
+    def _warn(self, text: str) -> None:
+        self._pg.notice(text, "WARNING", "01000")
 
     def notes_numbers(self) -> None:
         """What runs in this task takes numbers for this session."""
@@ -370,6 +425,7 @@ class Running:
                 tag, notices = self._block.change(
                     plan, tag, parameters.context, parameters.transaction_modes()
                 )
+                self.locks.changed(plan)
                 return Outcome(None, 0, tag, notices)
             case "set_characteristics":
                 parameters.set_transaction_modes(Modes(plan.value))

@@ -88,7 +88,8 @@ class Session(asyncio.Protocol):
         self.block = Block(face.executor, self._block_ended, self._hold)
         self.parameters = Parameters(face.instance.state, self._hold)
         self.running = Running(
-            face, self.pg, self.book, self.block, self.parameters, self._who, self.cancel
+            *(face, self.pg, self.book, self.block, self.parameters),
+            *(self._who, self.cancel, self.hang_up),
         )
         self.sending = Sending(self.pg, self.running, self.flush, self._is_gone)
         self.start_up, self.extended, self.simple = StartUp(self), Extended(self), Simple(self)
@@ -197,6 +198,7 @@ class Session(asyncio.Protocol):
         self.pg.forget()
         if self.running.temps is not None:
             self.running.temps.close()
+        self.running.locks.close()
         self._hold(-self._held)
         if self._working is not None:
             self._working.cancel()
@@ -246,6 +248,7 @@ class Session(asyncio.Protocol):
             self.block.status == "I"
             and not self._is_leaving
             and not self.sending.is_full
+            and self.running.locks.is_sure()
             and self.pg.is_between()
             and not self.transport.is_closing()
         )
@@ -292,6 +295,9 @@ class Session(asyncio.Protocol):
                 until = monotonic() + TURN_S
             elif monotonic() > until:
                 self._pump_on_soon()
+                break
+            if not self.running.locks.is_sure():
+                self.begin(self.running.locks.make_sure())
                 break
             request = requests.popleft()
             try:
@@ -353,6 +359,8 @@ class Session(asyncio.Protocol):
         except asyncio.CancelledError:
             return
         except Exception as problem:
+            if self.running.locks.has_ended():  # the error ends the transaction of the text
+                await self.running.locks.end(None, self.running.context())
             self.fail(owned(problem, "a statement of a client"))
         finally:
             self.running.stop_clock()

@@ -69,12 +69,13 @@ class Parameters:
             is_unsafe=is_on(told("unsafe_system_writes", "off")),
             has_atomic_blocks=self._has_atomic_blocks(),
             timeout_s=read_duration_s("statement_timeout", told("statement_timeout", "0")),
+            lock_timeout_s=read_duration_s("lock_timeout", told("lock_timeout", "0")),
         )
 
     def set(self, name: str, value: str) -> None:
         key = name.lower()
         value = check(name, value)
-        if key == "statement_timeout":
+        if key in ("statement_timeout", "lock_timeout"):
             read_duration_s(name, value)
         self.note(key, value)
         if key == "read_preference":

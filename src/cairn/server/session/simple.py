@@ -86,17 +86,26 @@ class Simple:
         for at, piece in enumerate(pieces):
             if at:
                 self._session.running.start_clock()
+                await self._session.running.locks.make_sure()
             one = piece.encode()
             cached, values = self._known(one) or (await self._session.running.understood(one), ())
             self._session.running.check(cached, one)
             await self._run_one(cached, values)
             if at % YIELD_EVERY == YIELD_EVERY - 1:  # others want to be answered too
                 await self._session.sending.sent()
+        await self._end_locks()
         self._end_simple()
 
     async def _run_simple(self, cached: Cached, values: Sequence[Any]) -> None:
         await self._run_one(cached, values)
+        await self._end_locks()
         self._end_simple()
+
+    async def _end_locks(self) -> None:
+        """Of a transaction that was not begun by BEGIN: the text is all of it."""
+        running = self._session.running
+        if running.locks.has_ended():
+            await running.locks.end(None, running.context())
 
     async def _run_one(self, cached: Cached, values: Sequence[Any]) -> None:
         """Nobody was told of its columns yet: if they change meanwhile, it tells the new ones."""

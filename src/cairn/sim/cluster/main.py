@@ -19,10 +19,12 @@ from cairn.sim.cluster.session_trials import (
     BANK_KINDS,
     JOIN_KINDS,
     LANE_KINDS,
+    LOCK_KINDS,
     ONCE_KINDS,
     run_bank_trial,
     run_join_trial,
     run_lane_trial,
+    run_lock_trial,
     run_once_trial,
 )
 from cairn.sim.cluster.trial import BLOCK_KINDS, run_block_trial, run_trial
@@ -39,6 +41,7 @@ KINDS: dict[str, Callable[[int], Result]] = {
     **{f"lanes-{name}": run_lane_trial(name) for name in LANE_KINDS},
     **{f"joins-{name}": run_join_trial(name) for name in JOIN_KINDS},
     **{f"bank-{name}": run_bank_trial(name) for name in BANK_KINDS},
+    **{f"locks-{name}": run_lock_trial(name) for name in LOCK_KINDS},
     **{f"once-{name}": run_once_trial(name) for name in ONCE_KINDS},
 }
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all

@@ -10,10 +10,11 @@ from cairn.model.log import ops
 from cairn.node.statements.asker import streams
 from cairn.sim.cluster.blows.exact import exact_moment
 from cairn.sim.cluster.history import Result
-from cairn.sim.cluster.loads.bank import Bank
-from cairn.sim.cluster.loads.bank_texts import NAMES
+from cairn.sim.cluster.loads.banking.bank import Bank
+from cairn.sim.cluster.loads.banking.bank_texts import NAMES
 from cairn.sim.cluster.loads.counters import COUNTERS, Counters
 from cairn.sim.cluster.loads.joins import TABLES, Joins
+from cairn.sim.cluster.loads.lockers import Lockers
 from cairn.sim.cluster.loads.marks import Marks
 from cairn.sim.cluster.loads.operations import Operations
 from cairn.sim.cluster.loads.wire_registers import WireRegisters, check_ways
@@ -135,6 +136,17 @@ class BankTrial(Trial):
         await self.bank.fill()
 
 
+class LockTrial(Trial):
+    """Advisory locks: nobody has one that somebody else has."""
+
+    options = {"admin_password": PASSWORD}
+
+    def __init__(self, seed: int, name: str, mode: str | None = None) -> None:
+        super().__init__(seed, name, mode)
+        self.lockers = Lockers(self.load, Faces(self.world), self.chance)
+        self.registers = self.lockers
+
+
 #: What keeps rows: those of joins are written once, before anything happens.
 JOIN_KINDS = tuple(
     name
@@ -145,6 +157,9 @@ JOIN_KINDS = tuple(
 ONCE_KINDS = (*(name for name in JOIN_KINDS if not KINDS[name].truncates), "clocks")
 BANK_KINDS = tuple(name for name, kind in KINDS.items() if not (kind.scrubs or kind.leaves))
 LANE_KINDS = tuple(name for name, kind in KINDS.items() if not kind.scrubs)
+
+
+LOCK_KINDS = BANK_KINDS
 
 
 def run_lane_trial(name: str) -> Callable[[int], Result]:
@@ -161,3 +176,7 @@ def run_once_trial(name: str) -> Callable[[int], Result]:
 
 def run_bank_trial(name: str) -> Callable[[int], Result]:
     return lambda seed: BankTrial(seed, name).run()
+
+
+def run_lock_trial(name: str) -> Callable[[int], Result]:
+    return lambda seed: LockTrial(seed, name).run()

@@ -176,11 +176,11 @@ def _conflict_columns(scope: Scope, table: Table, node: exp.Expr) -> tuple[str, 
     """The columns of the key or unique index that `ON CONFLICT (…)` names."""
     if node.args.get("index_predicate") is not None:
         raise refuse(node, "ON CONFLICT (…) WHERE")
-    indexes = [index for index in scope.binder.catalog.indexes.get(table.id, ()) if index.unique]
+    indexes = [index for index in scope.binder.catalog.indexes.get(table.id, ()) if index.is_key]
     constraint = node.args.get("constraint")
     if constraint is not None:
         name = name_of(constraint)
-        if name == f"{table.name}_pkey":
+        if name == (table.named_key or f"{table.name}_pkey"):
             return table.primary_key
         found = next((tuple(index.columns) for index in indexes if index.name == name), None)
         if found is None:

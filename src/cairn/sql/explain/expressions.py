@@ -17,6 +17,7 @@ from cairn.sql.ir import (
     Derived,
     Expr,
     Gathered,
+    Order,
     Param,
     Query,
     Scan,
@@ -78,18 +79,31 @@ class Words:
                 return (f'"{alias}".' if alias else "") + f'"{name}"::{NAMES[type_]}'
             case Call():
                 return self._call(node)
-            case Case():
-                return "case"
+            case Case(whens=whens, default=default):
+                branches = " ".join(f"when {self.expr(c)} then {self.expr(r)}" for c, r in whens)
+                last = f" else {self.expr(default)}" if default is not None else ""
+                return f"case {branches}{last} end"
             case Agg(name=name, args=args, distinct=distinct):
                 shown = ", ".join(self.expr(arg) for arg in args) or "*"
                 return f"{name}({'distinct ' if distinct else ''}{shown})"
-            case Window(func=func):
-                return f"{self.expr(func)} over ()"
+            case Window():
+                return f"{self.expr(node.func)} over ({self._frame(node)})"
             case SubQuery(kind=kind, query=query, operands=operands):
                 self._subqueries.append(query)
                 left = ", ".join(self.expr(each) for each in operands)
                 return f"{left} in subquery" if kind == "in" else f"{kind} subquery"
         return "?"
+
+    def _frame(self, node: Window) -> str:
+        parts = []
+        if node.partition:
+            parts.append(f"partition by {', '.join(map(self.expr, node.partition))}")
+        if node.order:
+            parts.append(f"order by {', '.join(map(self.ordered, node.order))}")
+        return " ".join([*parts, *([node.frame.lower()] if node.frame else [])])
+
+    def ordered(self, each: Order) -> str:
+        return self.expr(each.expr) + (" desc" if each.desc else "")
 
     def _call(self, node: Call) -> str:
         args = [self.expr(arg) for arg in node.args]

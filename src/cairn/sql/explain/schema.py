@@ -78,7 +78,8 @@ def _place(table: Table) -> str:
 
 def _index(index: Index) -> str:
     columns = ", ".join(map(identifier, index.columns))
-    return f"{'unique ' * index.unique}index {identifier(index.name)} ({columns})"
+    where = f" where {index.where}" if index.where else ""
+    return f"{'unique ' * index.unique}index {identifier(index.name)} ({columns}){where}"
 
 
 def _altered(

@@ -167,8 +167,8 @@ class Tree:
         if query.limit is not None:
             found.append(Node(f"limit {expr(query.limit).partition('::')[0]}"))
         if query.order:
-            shown = (expr(each.expr) + (" desc" if each.desc else "") for each in query.order)
-            found.append(Node(f"order by ({', '.join(shown)})"))
+            shown = ", ".join(map(self._words.ordered, query.order))
+            found.append(Node(f"order by ({shown})"))
         names = names or [item.name for item in query.items]
         items = ", ".join(
             f'{expr(item.expr)} -> "{name}"' for item, name in zip(query.items, names, strict=True)

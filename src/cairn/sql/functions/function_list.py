@@ -39,7 +39,6 @@ LATE_FUNCTIONS: dict[str, ColumnType] = {
     "pg_is_in_recovery": B,
     "current_setting": S,
     "set_config": S,
-    "pg_advisory_unlock_all": S,
     "random": D,
     "gen_random_uuid": U,
     "clock_timestamp": T,
@@ -182,6 +181,7 @@ PLAIN: dict[str, list[Signature]] = {
     "initcap": [("c_initcap", (S,), S)],
     "split_part": [("c_split_part", (S, S, I), S)],
     "md5": [("c_md5", (S,), S), ("c_md5_of_bytes", (X,), S)],
+    "hashtext": [("c_hashtext", (S,), I)],
     "chr": [("c_chr", (I,), S)],
     "ascii": [("c_ascii", (S,), I)],
     "translate": [("c_translate", (S, S, S), S)],
@@ -214,27 +214,29 @@ PLAIN: dict[str, list[Signature]] = {
 _ABSENT = (
     "acosd acosh any_value area array_dims array_fill array_to_tsvector asind asinh atan2d atand "
     "atanh bit_and bit_count bit_or bit_xor broadcast corr cosd cosh cotd covar_pop "
-    "covar_samp current_query current_schemas daterange get_bit "
+    "covar_samp current_query daterange get_bit "
     "host inet_client_addr inet_client_port inet_server_addr inet_server_port int4range int8range "
     "is_normalized isempty json_object json_populate_record json_populate_recordset "
     "json_to_record json_to_recordset jsonb_object jsonb_populate_record "
     "jsonb_populate_recordset jsonb_set_lax jsonb_to_record jsonb_to_recordset lo_create "
     "lo_get lo_put lo_unlink lower_inc make_timestamptz masklen netmask "
     "network normalize numrange parse_ident pg_advisory_lock pg_advisory_lock_shared "
-    "pg_advisory_unlock pg_advisory_xact_lock pg_backend_pid pg_cancel_backend pg_column_size "
+    "pg_advisory_unlock pg_advisory_unlock_all pg_advisory_unlock_shared pg_advisory_xact_lock "
+    "pg_advisory_xact_lock_shared pg_backend_pid pg_cancel_backend pg_column_size "
     "pg_current_wal_lsn pg_size_bytes pg_sleep pg_sleep_for pg_sleep_until pg_terminate_backend "
-    "pg_try_advisory_lock pg_try_advisory_xact_lock phraseto_tsquery plainto_tsquery point "
+    "pg_try_advisory_lock pg_try_advisory_lock_shared pg_try_advisory_xact_lock "
+    "pg_try_advisory_xact_lock_shared phraseto_tsquery plainto_tsquery point "
     "query_to_xml range_agg regexp_matches regr_avgx regr_avgy regr_count regr_intercept regr_r2 "
     "regr_slope regr_sxx regr_sxy regr_syy row set_bit setseed setval "
     "sind sinh tand tanh timeofday to_ascii to_number to_tsquery to_tsvector "
     "ts_headline ts_rank ts_rank_cd tsrange tstzrange txid_current txid_current_snapshot "
-    "txid_status unistr uuid_generate_v4 websearch_to_tsquery width_bucket xmlagg xmlcomment "
+    "txid_status unistr websearch_to_tsquery width_bucket xmlagg xmlcomment "
     "xpath "
 )
 ABSENT = frozenset(_ABSENT.split())
 INSTEAD = {
     **{
-        name: "nothing is locked here: let a row with a key be the lock, by INSERT and DELETE"
+        name: f"it is called in the list of a SELECT without FROM: SELECT {name}(…)"
         for name in ABSENT
         if "advisory" in name
     },
@@ -243,7 +245,6 @@ INSTEAD = {
         for name in ABSENT
         if name.startswith("json") and "record" in name
     },
-    "uuid_generate_v4": "use gen_random_uuid()",
     **{
         name: f"it is asked alone, or with tables of pg_catalog: SELECT {name}(…)"
         for name in ("pg_backend_pid", "pg_cancel_backend", "pg_terminate_backend")

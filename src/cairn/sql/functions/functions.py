@@ -347,6 +347,17 @@ _WORKS_ON_TEXTS = frozenset(
 Apart = Callable[[str, Callable[..., Any], tuple[Any, ...]], Any]
 
 
+#: Functions that the compiled part has too (`native/twins.h`). It asks for these by another name
+#: where a value is not plain enough for it.
+ALSO_IN_C = frozenset(
+    (
+        *("n_add", "z_add", "n_sub", "z_sub", "n_mul", "z_mul", "n_div", "n_neg", "z_neg"),
+        *("n_abs", "z_abs", "n_key", "n_round", "z_round", "n_trunc", "z_trunc", "n_floor"),
+        *("n_ceil", "n_padded", "n_scaled", "i_scale", "n_of_i", "i_of_n", "d_of_n", "n_of_d"),
+        *("n_extract", "d_part", "t_trunc", "t_shift", "c_like", "c_ilike"),
+    )
+)
+
 _STRICT = strict(len).__code__  # all that `strict` makes have it in common
 
 
@@ -375,6 +386,8 @@ def register(connection: Any, apart: Apart | None = None) -> None:
         if apart is not None and name in _WORKS_ON_TEXTS:
             function = _guarded(name, function, apart)
         connection.create_scalar_function(name, function, -1, deterministic=True)
+        if name in ALSO_IN_C:
+            connection.create_scalar_function(f"p_{name}", function, -1, deterministic=True)
     connection.create_window_function(
         "n_sum", _window(numbers.DecimalSum, numbers.DecimalSum.remove), 1
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import struct
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -201,3 +202,46 @@ LABELS: dict[str, Callable[..., Any]] = {
     "s_rank": s_rank,
     "s_nth": s_nth,
 }
+
+
+@strict
+def c_hashtext(text: str) -> int:
+    """PostgreSQL's hash of a text, by which programs make keys of advisory locks from names.
+
+    It is Jenkins' lookup3, as `hash_bytes` in hashfn.c has it for machines whose lowest byte comes
+    first. Longer texts than names are refused: it is done byte by byte.
+    """
+    data = text.encode()
+    if len(data) > _HASHED_BYTES:
+        raise LimitExceeded(f"hashtext of more than {_HASHED_BYTES} bytes")
+    a = b = c = (0x9E3779B9 + len(data) + 3923095) & _32
+    whole = len(data) - len(data) % 12
+    for at in range(0, whole, 12):
+        first, second, third = struct.unpack_from("<3I", data, at)
+        a, b, c = _mixed((a + first) & _32, (b + second) & _32, (c + third) & _32)
+    rest = data[whole:]
+    first, second = struct.unpack("<2I", rest[:8].ljust(8, b"\0"))
+    (third,) = struct.unpack("<I", (b"\0" + rest[8:]).ljust(4, b"\0"))
+    found = _ended((a + first) & _32, (b + second) & _32, (c + third) & _32)
+    return found - 2**32 if found >> 31 else found
+
+
+_32, _HASHED_BYTES = 0xFFFFFFFF, 65_536
+
+
+def _turned(value: int, bits: int) -> int:
+    return (value << bits | value >> (32 - bits)) & _32
+
+
+def _mixed(a: int, b: int, c: int) -> tuple[int, int, int]:
+    for bits in (4, 6, 8, 16, 19, 4):
+        a, c = ((a - c) & _32) ^ _turned(c, bits), (c + b) & _32
+        a, b, c = b, c, a
+    return a, b, c
+
+
+def _ended(a: int, b: int, c: int) -> int:
+    for bits in (14, 11, 25, 16, 4, 14, 24):
+        c = ((c ^ b) - _turned(b, bits)) & _32
+        a, b, c = b, c, a
+    return b

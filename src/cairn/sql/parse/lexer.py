@@ -151,6 +151,27 @@ def _no_token(text: str, at: int) -> SyntaxProblem:
     return SyntaxProblem(f'syntax error at or near "{char}"', position=at + 1)
 
 
+#: The name that `current_database()` tells; longer texts than those that people write are rows.
+DATABASE, _NAMED_CHARS = "cairn", 200_000
+_DATABASE_DOT = re.compile(rf'\b{DATABASE}"?\s*\.', re.IGNORECASE)
+
+
+def without_database(text: str) -> str:
+    """`cairn.public.t` is `public.t`: blanks stand for what is left out, so that places stay."""
+    if len(text) > _NAMED_CHARS or _DATABASE_DOT.search(text) is None:
+        return text
+    found = tokens(text)
+    for at in range(len(found) - 4):
+        database, dot, _, other, name = found[at : at + 5]
+        is_named = database.kind in ("word", "quoted") and database.value == DATABASE
+        if is_named and dot.is_op(".") and other.is_op(".") and name.kind in ("word", "quoted"):
+            is_begun = at == 0 or not found[at - 1].is_op(".")
+            if is_begun:
+                end = dot.start + 1
+                text = text[: database.start] + " " * (end - database.start) + text[end:]
+    return text
+
+
 def split(text: str) -> list[str]:
     """The statements of a simple query, without the empty ones."""
     found, start = [], 0

@@ -65,11 +65,18 @@ def _free_name(wanted: str, found: Sequence[Check]) -> str:
     return name
 
 
-def _rule(catalog: Catalog, table: str, columns: Sequence[Column], text: str) -> str:
+def condition(catalog: Catalog, table: str, columns: Sequence[Column], text: str) -> str:
+    """Of an index of some rows."""
+    return _rule(catalog, table, columns, text, "an index's WHERE")
+
+
+def _rule(
+    catalog: Catalog, table: str, columns: Sequence[Column], text: str, what: str = "a CHECK"
+) -> str:
     whole = f"SELECT {text}"
     tree = parse_query(tokens(whole), whole)
     if len(tree.expressions) != 1 or tree.args.get("from_") is not None:
-        raise InvalidTableDefinition("a CHECK is one expression", sqlstate="42601")
+        raise InvalidTableDefinition(f"{what} is one expression", sqlstate="42601")
     scope = Scope(binder_of(catalog))
     scope.add(
         Visible(
@@ -81,15 +88,15 @@ def _rule(catalog: Catalog, table: str, columns: Sequence[Column], text: str) ->
             scales=[column.known for column in columns],
         )
     )
-    expr = bind_boolean(scope, tree.expressions[0], "CHECK")
+    expr = bind_boolean(scope, tree.expressions[0], "CHECK" if what == "a CHECK" else "WHERE")
     inside = list(walk(expr))
     if any(isinstance(each, (SubQuery, Agg, Window, Param)) for each in inside):
         raise InvalidTableDefinition(
-            "a CHECK has no sub-queries, aggregates or parameters", sqlstate="0A000"
+            f"{what} has no sub-queries, aggregates or parameters", sqlstate="0A000"
         )
     if any(is_ordering(each) for each in inside):
         raise Unsupported(
-            "a CHECK cannot compare labels of an enum by their order",
+            f"{what} cannot compare labels of an enum by their order",
             hint="labels may be added later: name those that are allowed with IN (…)",
         )
     renderer = Renderer(Slots())
@@ -98,7 +105,7 @@ def _rule(catalog: Catalog, table: str, columns: Sequence[Column], text: str) ->
     called = {word.lower() for word in _CALLED.findall(_STRINGS.sub("", rule))} - _KNOWN
     if called or "?" in _STRINGS.sub("", rule):
         raise Unsupported(
-            f"this function or operator in a CHECK is not supported: {text}",
+            f"this function or operator in {what} is not supported: {text}",
             hint="columns and constants are compared, with AND, OR, NOT, IN, IS NULL and CASE",
         )
     return rule

@@ -19,16 +19,19 @@ from cairn.sql.ir import (
     Col,
     Derived,
     Expr,
+    Item,
     Join,
     Rel,
     Scan,
     Select,
     SubQuery,
+    Window,
     conjunction,
     conjuncts,
+    has_aggregate,
     rewrite,
 )
-from cairn.sql.plan.locality import bare_classes, colocated, source_locality
+from cairn.sql.plan.locality import bare, bare_classes, colocated, equal_in, source_locality
 from cairn.sql.typing_rules import B, I
 
 
@@ -57,25 +60,74 @@ def _select(query: Select, around: list[Scan]) -> Select:
     # Of tables around this block only those count that its own WHERE names.
     more = [link for scan in own if (link := _link(scan, around, holds)) is not None]
     known = [*around, *own]
+    always = driving(query.source)
     changed: Select = replace(
         query,
-        items=_inside(query.items, known),
+        items=_in_order(_inside(query.items, known), always),
         source=source,
         where=conjunction([*(_inside(each, known) for each in holds), *more]),
+        group=query.group and _bucket_first(query.group, always),
         having=_inside(query.having, known),
+        order=_in_order(query.order, always),
     )
     return changed
+
+
+def _in_order(node: Any, always: list[Scan]) -> Any:
+    """Windows, with rows in the order of the primary key where they can be."""
+
+    def change(each: Any) -> Any:
+        if isinstance(each, SubQuery):
+            return each
+        if isinstance(each, Window) and each.partition:
+            return replace(each, partition=_bucket_first(each.partition, always))
+        return None
+
+    return rewrite(node, change)
+
+
+def _bucket_first(exprs: tuple[Expr, ...], always: list[Scan]) -> tuple[Expr, ...]:
+    """Equal keys have one bucket, so groups stay what they are; but now they are what the primary
+    key begins with, and SQLite need not sort the rows."""
+    found = {bare(each): each for each in exprs}
+    for scan in always:
+        local = source_locality(scan, [])
+        for key in local.keys if local is not None else ():
+            if all(part in found for part in key):
+                first = [found[part] for part in key]
+                rest = (each for each in exprs if each not in first)
+                return (bucket_of(scan.rel), *first, *rest)
+    return exprs
 
 
 def _inside(node: Any, around: list[Scan]) -> Any:
     """Sub-queries that ask once for each row around them; IN is asked once for all rows."""
 
     def change(each: Any) -> Any:
-        if isinstance(each, SubQuery) and isinstance(each.query, Select) and each.kind != "in":
+        if not isinstance(each, SubQuery) or not isinstance(each.query, Select):
+            return None
+        if each.kind != "in":
             return replace(each, query=_select(each.query, around))
-        return None
+        operands = _inside(each.operands, around)
+        return _by_bucket(replace(each, query=_select(each.query, []), operands=operands), around)
 
     return node if node is None else rewrite(node, change)
+
+
+def _by_bucket(part: SubQuery, around: list[Scan]) -> SubQuery:
+    """`key IN (SELECT key …)` with the buckets of both, so that rows are found by their key."""
+    query = part.query
+    assert isinstance(query, Select)
+    if query.group is not None or any(has_aggregate(item.expr) for item in query.items):
+        return part
+    equal = equal_in(part)
+    for scan in scans(query.source):
+        link = _link(scan, around, equal)
+        if link is not None:
+            theirs, mine = link.args
+            items = (Item("", theirs), *query.items)
+            return replace(part, query=replace(query, items=items), operands=(mine, *part.operands))
+    return part
 
 
 def _source(source: Rel | None, holds: list[Expr]) -> Rel | None:
@@ -105,7 +157,16 @@ def scans(source: Rel | None) -> list[Scan]:
     return []
 
 
-def _link(scan: Scan, others: Iterable[Scan], holds: list[Expr]) -> Expr | None:
+def driving(source: Rel | None) -> list[Scan]:
+    """Sharded tables of which each row of `source` has one."""
+    if isinstance(source, Join) and source.kind == "left":
+        return driving(source.left)
+    if isinstance(source, Join) and source.kind == "inner":
+        return driving(source.left) + driving(source.right)
+    return [] if isinstance(source, Join) else scans(source)
+
+
+def _link(scan: Scan, others: Iterable[Scan], holds: list[Expr]) -> Call | None:
     """That the buckets are equal, when a condition makes the keys equal."""
     mine = source_locality(scan, [])
     classes = bare_classes(holds)

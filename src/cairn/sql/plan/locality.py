@@ -27,9 +27,9 @@ from cairn.sql.ir import (
     children,
     conjuncts,
     has_aggregate,
-    has_window,
     scans_in,
     walk,
+    windows_in,
 )
 from cairn.sql.plan.buckets import equal_classes, key_positions
 from cairn.sql.typing_rules import plain
@@ -77,7 +77,7 @@ def source_locality(source: Rel | None, holds: list[Expr]) -> Local | None:
             return REPLICATED
         case Gathered(key=parts):
             types = tuple(plain(each.type) for each in parts if each.type is not None)
-            return Local(BY_PARTS, types, frozenset({tuple(map(_bare, parts))}))
+            return Local(BY_PARTS, types, frozenset({tuple(map(bare, parts))}))
         case Scan(rel=rel, table=table):
             if table.sharding is None:
                 return REPLICATED
@@ -98,14 +98,14 @@ def _column(rel: int, name: str, at: int, table: Any) -> Col:
     return Col(plain(table.columns[at].type), rel, at, "", nullable=False)
 
 
-def _bare(expr: Expr) -> Expr:
+def bare(expr: Expr) -> Expr:
     return Col(expr.type, expr.rel, expr.at, "", nullable=False) if isinstance(expr, Col) else expr
 
 
 def bare_classes(parts: list[Expr]) -> dict[Expr, set[Expr]]:
     return equal_classes(
         [
-            Call(part.type, "=", (_bare(part.args[0]), _bare(part.args[1])))
+            Call(part.type, "=", (bare(part.args[0]), bare(part.args[1])))
             for part in parts
             if isinstance(part, Call) and part.name == "="
         ]
@@ -117,7 +117,7 @@ def _derived_locality(source: Derived) -> Local | None:
     if inner is None or inner.is_replicated:
         return inner
     assert isinstance(source.query, Select)
-    places = {_bare(item.expr): at for at, item in enumerate(source.query.items)}
+    places = {bare(item.expr): at for at, item in enumerate(source.query.items)}
     keys = set()
     for key in inner.keys:
         if all(part in places for part in key):
@@ -134,7 +134,7 @@ def distributed_by(query: Any) -> Iterator[tuple[tuple[ColumnType, ...], tuple[i
     local = source_locality(query.source, conjuncts(query.where))
     if local is None or local.is_replicated:
         return
-    places = {_bare(item.expr): at for at, item in enumerate(query.items)}
+    places = {bare(item.expr): at for at, item in enumerate(query.items)}
     for key in local.keys:
         if all(part in places for part in key):
             yield local.types, tuple(places[part] for part in key)
@@ -199,7 +199,7 @@ def query_locality(query: Query) -> Local | None:
         return None
     exprs = [item.expr for item in query.items]
     rest = [each for each in (query.where, query.having) if each is not None]
-    if any(has_window(each) for each in exprs):
+    if not windows_stay((query.items, query.order), local):
         return None
     if not all(remote_ok(each, local, holds) for each in (*exprs, *rest, *(query.group or ()))):
         return None
@@ -213,8 +213,13 @@ def query_locality(query: Query) -> Local | None:
 
 def covers(exprs: Any, local: Local) -> bool:
     """Whether a whole distribution key is among the expressions: then groups never cross."""
-    found = {_bare(each) for each in exprs}
+    found = {bare(each) for each in exprs}
     return any(all(part in found for part in key) for key in local.keys)
+
+
+def windows_stay(node: Any, local: Local) -> bool:
+    """Whether all rows that a window looks at are at one owner."""
+    return all(covers(window.partition, local) for window in windows_in(node))
 
 
 def remote_ok(node: Any, local: Local, holds: list[Expr]) -> bool:
@@ -226,6 +231,20 @@ def remote_ok(node: Any, local: Local, holds: list[Expr]) -> bool:
             node, local, holds
         )
     return all(remote_ok(child, local, holds) for child in children(node))
+
+
+def equal_in(node: SubQuery) -> list[Expr]:
+    """What is equal where `a IN (SELECT b …)` is true.
+
+    Without columns that may be NULL: with one on either side NOT IN answers NULL for rows that
+    are not equal, wherever they are.
+    """
+    assert isinstance(node.query, Select)
+    return [
+        Call(ColumnType.BOOLEAN, "=", (operand, item.expr))
+        for operand, item in zip(node.operands, node.query.items, strict=True)
+        if all(isinstance(each, Col) and not each.nullable for each in (operand, item.expr))
+    ]
 
 
 def _subquery_ok(node: SubQuery, local: Local, holds: list[Expr]) -> bool:
@@ -242,10 +261,7 @@ def _subquery_ok(node: SubQuery, local: Local, holds: list[Expr]) -> bool:
         return False
     equalities = holds + inner_holds
     if node.kind == "in" and query.limit is None and query.group is None:
-        for operand, item in zip(node.operands, query.items, strict=True):
-            # With a NULL on either side, NOT IN would answer NULL elsewhere and true here.
-            if all(isinstance(each, Col) and not each.nullable for each in (operand, item.expr)):
-                equalities.append(Call(ColumnType.BOOLEAN, "=", (operand, item.expr)))
+        equalities += equal_in(node)
     if not colocated(local, inner, bare_classes(equalities)):
         return False
     parts = (query.items, query.where, query.having, query.group, query.order)

@@ -13,6 +13,7 @@ from cairn.sql.ir import (
     Expr,
     Param,
     SubQuery,
+    Window,
     children,
     columns_in,
     rewrite,
@@ -41,6 +42,13 @@ def substitute_block(node: Any, mapping: dict[Expr, Expr]) -> Any:
         if isinstance(each, SubQuery):
             operands = substitute_block(each.operands, mapping)
             return replace(each, query=substitute(each.query, inside), operands=operands)
+        if isinstance(each, Window):  # its own function is no aggregate of the block
+            args, order = substitute_block((each.func.args, each.func.order), mapping)
+            filter_, partition, by = substitute_block(
+                (each.func.filter, each.partition, each.order), mapping
+            )
+            func = replace(each.func, args=args, filter=filter_, order=order)
+            return replace(each, func=func, partition=partition, order=by)
         return mapping.get(each) if isinstance(each, Expr) else None
 
     return rewrite(node, change)
@@ -52,6 +60,9 @@ def aggregates_in(expr: Any) -> list[Agg]:
         return [expr]
     if isinstance(expr, SubQuery):
         return [agg for each in expr.operands for agg in aggregates_in(each)]
+    if isinstance(expr, Window):  # looks at groups: only what it is given may be an aggregate
+        looked_at = (*children(expr.func), *expr.partition, *expr.order)
+        return [agg for each in looked_at for agg in aggregates_in(each)]
     return [agg for child in children(expr) for agg in aggregates_in(child)]
 
 

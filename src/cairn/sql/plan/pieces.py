@@ -42,7 +42,7 @@ from cairn.sql.ir import (
     walk,
 )
 from cairn.sql.plan.buckets import hasher, key_positions
-from cairn.sql.plan.links import bucket_of, places_of, scans
+from cairn.sql.plan.links import bucket_of, driving, places_of, scans
 from cairn.sql.plan.locality import Local, remote_ok, source_locality
 from cairn.sql.render.sent import Sent
 from cairn.sql.typing_rules import B, I, N, plain
@@ -152,7 +152,7 @@ def among_by_bucket(part: Expr, piece: Rel, gather: Gathering) -> Expr:
         Call(B, "=", (mine, item.expr))
         for mine, item in zip(part.operands, query.items, strict=True)
     ]
-    link = None if rows.index in gather.placed else _link(_driving(piece), rows.rel, equal)
+    link = None if rows.index in gather.placed else _link(driving(piece), rows.rel, equal)
     if link is None:
         return part
     scan, places = link
@@ -175,15 +175,6 @@ def _is_plain(part: SubQuery) -> bool:
         and query.group is None
         and not any(has_aggregate(item.expr) for item in query.items)
     )
-
-
-def _driving(source: Rel) -> list[Scan]:
-    """Sharded tables of which each row of the piece has one."""
-    if isinstance(source, Join) and source.kind == "left":
-        return _driving(source.left)
-    if isinstance(source, Join) and source.kind == "inner":
-        return _driving(source.left) + _driving(source.right)
-    return [] if isinstance(source, Join) else scans(source)
 
 
 def _gathered_in(source: Rel | None) -> list[Gathered]:

@@ -36,7 +36,6 @@ from cairn.sql.ir import (
     conjuncts,
     has_aggregate,
     has_given,
-    has_window,
     outer_columns,
     output,
     rewrite,
@@ -45,7 +44,14 @@ from cairn.sql.ir import (
 from cairn.sql.plan.buckets import bucket_set, check_one_tier, reads, single_key
 from cairn.sql.plan.exchanges import dealt_out, marked, reduces, splits
 from cairn.sql.plan.links import linked
-from cairn.sql.plan.locality import Local, covers, is_sharded, remote_ok, source_locality
+from cairn.sql.plan.locality import (
+    Local,
+    covers,
+    is_sharded,
+    remote_ok,
+    source_locality,
+    windows_stay,
+)
 from cairn.sql.plan.merging import aggregates_in, can_merge, merged_aggregate, substitute_block
 from cairn.sql.plan.pieces import (
     NoMeeting,
@@ -249,14 +255,13 @@ class Gather:
             return None
         exprs = [item.expr for item in query.items]
         ordering = [each.expr for each in query.order]
-        if any(map(has_window, (*exprs, *ordering))):
-            return None
         having = [query.having] if query.having is not None else []
         every = (*exprs, *ordering, *having)
         grouped = query.group is not None or any(map(has_aggregate, every))
         here = all(remote_ok(each, local, holds) for each in (*every, *(query.group or ())))
-        if not grouped or covers(query.group or (), local):
-            return self._push_whole(query) if here else None
+        stay = windows_stay(every, local)
+        if not grouped or (stay and covers(query.group or (), local)):
+            return self._push_whole(query) if here and stay else None
         aggregates = list(dict.fromkeys(agg for each in every for agg in aggregates_in(each)))
         inner = [part for agg in aggregates for part in (*agg.args, agg.filter, *agg.order)]
         parts = (*(query.group or ()), *(part for part in inner if part is not None))

@@ -15,7 +15,7 @@ import msgspec
 
 from cairn.model.errors import CairnError
 from cairn.storage.files.pieces import PIECE_BYTES, Piece, Row
-from cairn.storage.files.spill import PREFIX, spilled_too_much
+from cairn.storage.files.spill import PREFIX, Room, no_room, spilled_too_much
 
 HELD_BYTES = 4 * 1024 * 1024  # of all parts together
 _encode = msgspec.msgpack.Encoder().encode
@@ -24,8 +24,11 @@ _encode = msgspec.msgpack.Encoder().encode
 class Dealt:
     """One queue for each part; used by one thread at a time, any one."""
 
-    def __init__(self, directory: Path, parts: int, spill_max: int) -> None:
+    def __init__(
+        self, directory: Path, parts: int, spill_max: int, room: Room | None = None
+    ) -> None:
         self._directory, self._max = directory, spill_max
+        self._room = room or Room(directory)
         self._queues: list[deque[tuple[int, bytes | tuple[int, int]]]] = [
             deque() for _ in range(parts)
         ]
@@ -53,6 +56,8 @@ class Dealt:
     def _written(self, data: bytes) -> tuple[int, int]:
         if self._max and self._end + len(data) > self._max:
             raise spilled_too_much(self._max)
+        if self._room.is_short(len(data)):
+            raise no_room()
         place = (self._end, len(data))
         try:
             if self._file is None:

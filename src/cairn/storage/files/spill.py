@@ -17,7 +17,49 @@ import apsw
 from cairn.model.errors import CairnError
 
 PREFIX = "spill-"
+KEPT_SHARE, KEPT_BYTES = 0.05, 4 << 30
+LOOK_BYTES = 1 << 20
+#: A database of its own, without a name, whose files are opened through `SpillFiles`.
+OPEN_EMPTY = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 _numbers = itertools.count(1)
+
+
+class Room:
+    """What temporary files leave to rows and logs: an instance without space for them stops, and
+    anybody may sort, or fill a temporary table. Asked anew after every megabyte."""
+
+    def __init__(self, directory: Path, share: float = KEPT_SHARE, most: int = KEPT_BYTES) -> None:
+        self._directory, self._share, self._most = directory, share, most
+        self._unseen = LOOK_BYTES
+
+    def is_short(self, more: int) -> bool:
+        self._unseen += more
+        if self._unseen < LOOK_BYTES:
+            return False
+        self._unseen = 0
+        try:
+            disk = os.statvfs(self._directory)
+        except OSError:  # whoever writes there is told why it cannot
+            return False
+        kept = min(int(disk.f_blocks * disk.f_frsize * self._share), self._most)
+        is_short = disk.f_bavail * disk.f_frsize - more < kept
+        if is_short:
+            self._unseen = LOOK_BYTES  # the next one looks again
+        return is_short
+
+
+def no_room() -> CairnError:
+    return CairnError(
+        "the disk of the instance has no room for temporary files",
+        detail="its last space is kept for rows",
+        hint="free space on it, or try again when other statements have ended",
+        sqlstate="53100",
+    )
+
+
+def native() -> str:
+    """How all other files are opened: with checksums."""
+    return apsw.vfs_names()[0]
 
 
 def remove_left(directory: Path) -> None:
@@ -38,12 +80,13 @@ def spilled_too_much(max_bytes: int) -> CairnError:
 class SpillFiles(apsw.VFS):
     """`max_bytes` may be written by the statement at hand; 0: no limit."""
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, room: Room | None = None) -> None:
+        self._directory, self._room = directory, room or Room(directory)
         self.name = f"cairn-spill-{os.getpid()}-{next(_numbers)}"
         self.max_bytes = 0
         self.bytes = 0  # in files that are open
-        self.is_full = False
+        self.leaves_room = True
+        self.is_full = self._lacks_room = False
         super().__init__(self.name, "unix")
 
     def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
@@ -52,11 +95,17 @@ class SpillFiles(apsw.VFS):
 
     def grow(self, size: int) -> None:
         if self.max_bytes and self.bytes + size > self.max_bytes:
-            self.is_full = True
+            self.is_full, self._lacks_room = True, False
             raise apsw.FullError("sql_spill_max_bytes is reached")
+        if self.leaves_room and self._room.is_short(size):
+            self.is_full = self._lacks_room = True
+            raise apsw.FullError("the disk is nearly full")
         self.bytes += size
 
     def problem(self) -> CairnError:
+        return no_room() if self._lacks_room else self.too_much()
+
+    def too_much(self) -> CairnError:
         return spilled_too_much(self.max_bytes)
 
 

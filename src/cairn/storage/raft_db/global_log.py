@@ -66,8 +66,10 @@ class GlobalLog:
             connection.execute(_FROM, (_fact(connection, "applied") or 0,))
 
     def applied(self, done: Applied) -> None:
-        """Keep what one applied entry has changed."""
-        if not done.changes:
+        """Keep what one applied entry has changed. Locks come and go by the thousand, and would
+        push out what others follow."""
+        changes = [change for change in done.changes if change.table != system.CAIRN_LOCK.id]
+        if not changes:
             return
         self._connection.executemany(
             _INSERT,
@@ -76,10 +78,10 @@ class GlobalLog:
                     done.index, n, done.term, change.table, done.timestamp,
                     _packed(change.old), _packed(change.new),
                 )
-                for n, change in enumerate(done.changes, 1)
+                for n, change in enumerate(changes, 1)
             ],
         )  # fmt: skip
-        self._since_prune += len(done.changes)
+        self._since_prune += len(changes)
         if self._since_prune >= PRUNE_EVERY:
             self._since_prune = 0
             self._prune()

@@ -100,7 +100,10 @@ function path(points, x, y) {
 }
 
 export function charts(state) {
-  const to = Math.max(state.history.since + 10, 10), from = to - state.window * 60;
+  const to = Math.max(state.history.since + 10, 10);
+  // A young cluster fills its charts: they begin with the first sample, two minutes ago at the latest.
+  const first = Math.min(to, ...Object.values(state.history.rows).map((rows) => rows[0]?.[0] ?? to));
+  const from = Math.max(to - state.window * 60, Math.min(first, to - 120));
   const option = (value, text, chosen) => h("option", { value, selected: value === chosen }, text);
   return [
     h("h2", {}, "The last hour"),

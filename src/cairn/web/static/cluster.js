@@ -7,11 +7,14 @@ const LEVELS = { good: "✓", info: "i", warning: "!", critical: "✕" };
 export function banner(health) {
   const one = ({ level, title, action }) => h("div", { class: `problem ${level}`, "data-key": title },
     h("span", { class: "mark", "aria-hidden": true }, LEVELS[level]),
-    h("div", {}, h("strong", {}, h("span", { class: "hidden" }, `${level}: `), title), action && h("span", { class: "do" }, action)));
+    h("div", {}, h("strong", {}, h("span", { class: "hidden" }, `${level}: `), title), action && h("span", { class: "do" }, words(action))));
   const [first, ...rest] = health;
   return [one(first), rest.length > 0 && h("details", { class: "more" },
     h("summary", {}, `${rest.length} more`), rest.map(one))];
 }
+
+/** Commands stand between `backticks`. */
+const words = (text) => text.split("`").map((part, at) => at % 2 ? h("code", {}, part) : part);
 
 /** The state of an instance as it is now: one that does not answer is not Online, whatever the last word of Raft. */
 export function standing(row) {
@@ -44,7 +47,7 @@ export function cluster(state) {
   return [
     h("h2", {}, "Instances"),
     h("p", { class: "mute" }, `Raft leader ${status.raft.leader ?? "none"} · term ${status.raft.term} · entry ${status.raft.index} · `
-      + `governor: ${governor.step}${governor.subject ? ` (${governor.subject})` : ""}`),
+      + `governor: ${status.raft.leader ? governor.step : "none"}${governor.subject ? ` (${governor.subject})` : ""}`),
     status.tiers.map((tier) => h("section", { "aria-label": `tier ${tier.name}`, "data-key": tier.name },
       status.tiers.length > 1 && h("h3", {}, `Tier ${tier.name}`),
       h("p", { class: "mute" }, `${tier.replication_factor} ${tier.replication_factor === 1 ? "copy" : "copies"} of each row · `
@@ -56,9 +59,13 @@ export function cluster(state) {
 
 function replicaset(row, instances, colours, state) {
   const members = instances.filter((each) => each.replicaset === row.name);
+  const isSilent = members.length > 0 && !members.some((each) => each.answers);
+  const hasMaster = members.some((each) => each.name === row.master && each.answers);
+  const trouble = isSilent ? "nobody answers" : row.master && !hasMaster ? "its master does not answer" : "";
   return h("article", { class: `card replicaset k${colours[row.name]}`, "data-key": row.name, "aria-label": `replicaset ${row.name}` },
     h("div", { class: "row" }, h("h3", {}, row.name),
-      h("span", { class: "mute" }, `${row.buckets} buckets · weight ${row.weight} · epoch ${row.epoch} · ${row.state}`)),
+      h("span", { class: "mute" }, `${row.buckets} buckets · weight ${row.weight} · epoch ${row.epoch}`, !trouble && ` · ${row.state}`),
+      trouble && h("span", { class: "state no" }, trouble)),
     members.map((each) => instance(each, row, state)));
 }
 
@@ -68,7 +75,7 @@ function instance(row, replicaset, state) {
   const lag = [row.lag ? `${row.lag} entries behind` : "", row.lag_rows ? `${row.lag_rows} rows behind` : ""].filter(Boolean).join(" · ");
   return h("div", { class: "instance", "data-key": row.name },
     h("div", { class: "row" }, h("strong", {}, row.name), h("span", { class: `state ${kind}` }, text),
-      replicaset.master === row.name && h("span", { class: "tag strong" }, "master"),
+      replicaset.master === row.name && h("span", { class: `tag ${row.answers ? "strong" : ""}` }, row.answers ? "master" : "last master"),
       row.leader ? h("span", { class: "tag strong" }, "Raft leader") : h("span", { class: "tag" }, row.voter ? "voter" : "learner"),
       domain && h("span", { class: "tag" }, domain),
       row.name === state.overview.here && h("span", { class: "tag" }, "this console")),
@@ -127,13 +134,13 @@ function moves(rows) {
     h("caption", {}, "Moves under way"),
     h("thead", {}, h("tr", {}, ["Buckets", "From", "To", "Phase", "Rows", "Rate", "Left", "Waits for"].map((name) => h("th", { scope: "col" }, name)))),
     h("tbody", {}, rows.map((move) => h("tr", { "data-key": `${move.tier}${move.start}` },
-      h("td", {}, `${move.start}–${move.end}`), h("td", {}, move.source), h("td", {}, move.target), h("td", {}, move.phase),
+      h("td", { class: "whole" }, `${move.start}–${move.end}`), h("td", {}, move.source), h("td", {}, move.target), h("td", {}, move.phase),
       h("td", {}, move.rows_to_do === null ? short(move.rows) : [
         h("progress", { max: Math.max(move.rows + move.rows_to_do, 1), value: move.rows, "aria-label": "rows copied" }),
         ` ${short(move.rows)} of ${short(move.rows + move.rows_to_do)}`]),
       h("td", {}, move.rows_per_s ? `${short(move.rows_per_s)}/s` : "–"),
       h("td", {}, move.eta_s === null ? "–" : `${Math.ceil(move.eta_s)} s`),
-      h("td", {}, move.waits_for))))));
+      h("td", { class: "why" }, move.waits_for))))));
 }
 
 /** Who follows whom: an arrow goes with the rows. */

@@ -96,11 +96,11 @@ function table(name, columns, rows, tools, state, filter) {
     h("caption", {}, `${found.length} of ${rows.length}`),
     h("thead", {}, h("tr", {}, columns.map(([column, title, , about]) =>
       h("th", { scope: "col", class: isNumber(column) ? "n" : "", "aria-sort": column === key ? (sign > 0 ? "ascending" : "descending") : "none", title: about || null },
-        h("button", { type: "button", "data-action": "order", "data-tab": name, "data-column": column }, title, column === key ? (sign > 0 ? " ▲" : " ▼") : ""))),
+        h("button", { type: "button", "data-action": "order", "data-tab": name, "data-column": column }, title, column === key ? (sign > 0 ? "\u00a0▲" : "\u00a0▼") : ""))),
       tools && h("th", { scope: "col" }, h("span", { class: "hidden" }, "Do")))),
     h("tbody", {}, found.map((row) => h("tr", {}, columns.map(([column, , show, , kind]) =>
       h("td", { class: kind ?? (typeof row[column] === "number" ? "n" : "") }, show && row[column] !== null ? show(row[column]) : shown(row[column]))),
-      tools && h("td", {}, tools(row)))))));
+      tools && h("td", { class: "whole" }, tools(row)))))));
 }
 
 export const signalSql = (what, instance, pid) => `CALL cairn_${what}(${quote(instance)}, ${Number(pid)})`;

@@ -107,8 +107,10 @@ class Giving:
         """Still the master, with a lease, of a replicaset that gives these buckets away."""
         move = self._state.cluster.moves.get(request.move)
         me = self._state.cluster.instances.get(self._name)
-        if move is None or me is None or move.source != me.replicaset_name:
-            raise NotOwner("this replicaset does not give these buckets away")
+        if move is None or me is None:
+            raise NotOwner(f"{self._name} does not know of this move")
+        if move.source != me.replicaset_name:
+            raise NotOwner(f"{me.replicaset_name} does not give these buckets away")
         if move.phase not in TAKES:
             raise MoveRefused(f"the move is {move.phase}")
         fence = self._data.fence

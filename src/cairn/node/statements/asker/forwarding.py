@@ -1,15 +1,17 @@
 """`forward = on | off | ro_to_rw`: how far a statement may travel from the instance that got it.
 
 `off`: every bucket is here, and this instance is the master; `ro_to_rw`: one replicaset, which may
-be one hop away. Checked before anything is sent or written.
+be one hop away. Checked before anything is sent or written. And where it should have gone at once.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from cairn.model.errors import InvalidParameter, NotOwner
+from cairn.model.members.topology import ConnectionType
 from cairn.node.rows.routes import Routes
 from cairn.sql import plans
 
@@ -66,3 +68,27 @@ def _of_fragment(
     if buckets is None:
         return set(routes.all_ranges(fragment.tier))
     return set(routes.group(fragment.tier, buckets))
+
+
+def hop_hint(plan: plans.Plan, values: Sequence[Any], routes: Routes, here: int) -> tuple[str, ...]:
+    """Who owns the bucket of a statement that came to the wrong instance."""
+    if isinstance(plan, plans.Returning):
+        plan = plan.write
+    if not isinstance(plan, plans.PointRead | plans.PointWrite) or plan.bucket is None:
+        return ()
+    assert plan.tier is not None
+    bucket, cluster = plan.bucket(values), routes.cluster
+    replicaset = cluster.replicasets[routes.owner(plan.tier, bucket)]
+    master = cluster.by_raft_id(routes.master(replicaset.name))
+    if master is None or master.raft_id == here:
+        return ()
+    hint = {
+        "map": "hop",
+        "tier": plan.tier,
+        "bucket_id": bucket,
+        "replicaset_uuid": replicaset.uuid,
+        "instance_uuid": master.uuid,
+        "address": cluster.address(master.raft_id, ConnectionType.PGPROTO),
+        "raft": {"term": cluster.position.term, "index": cluster.position.index},
+    }
+    return (json.dumps(hint),)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 
 from cairn.model.errors import CairnError, NumbersNeeded, OutOfRange, Unsupported
 from cairn.model.log import ops
@@ -93,11 +94,15 @@ class Numbers:
         found = self._state.catalog.table_by_id(table)
         return 0 if found is None else found.truncated_at
 
-    async def go_on(self, table: int, number: int, kept: int) -> None:
-        """`setval(…, number)`: `kept` is the next one, by whomever. Whoever cannot be asked now
-        (it is dead, or stands still) may have a block of before."""
-        if number < 1 or kept < 1:
-            raise OutOfRange(f"setval: value {number} is out of bounds: numbers begin with 1")
+    async def go_on(self, table: int, asked: Sequence[tuple[int, int]]) -> None:
+        """`setval(…, number)` for each row: what the last one says stays. Whoever cannot be asked
+        now (it is dead, or stands still) may have a block of before."""
+        for number, kept in asked:
+            if number < 1 or kept < 1:
+                raise OutOfRange(f"setval: value {number} is out of bounds: numbers begin with 1")
+        if not asked:
+            return
+        kept = asked[-1][1]
         row = (table, kept if kept <= INT64_MAX else USED_UP)
 
         def change() -> tuple[ops.Dml, KeyRange]:

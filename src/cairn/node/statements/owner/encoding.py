@@ -6,12 +6,18 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from cairn.model.rpc import RowShape
 from cairn.model.types.shown import shown_reader
 from cairn.model.types.values import OIDS, ColumnType
+from cairn.native.batches import RowBatch
+from cairn.native.library import OutPlan, library
+from cairn.native.out_columns import GIVEN, out_columns
 from cairn.pgwire.values.rows import row_encoder
 from cairn.storage.files.pieces import Encode, Row
 
+_packed = msgspec.msgpack.Encoder().encode
 Convert = Callable[[Sequence[Row]], Sequence[Row]]
 
 
@@ -41,5 +47,23 @@ def rows_encoder(shape: RowShape) -> Encode:
 
     def made(rows: Sequence[Any]) -> bytes:
         return b"".join(map(encode, rows if convert is None else convert(rows)))
+
+    return _in_c(shape, made) or made
+
+
+def _in_c(shape: RowShape, otherwise: Encode) -> Encode | None:
+    """The same by the compiled part, which leaves what is not plain to Python; None: all of it."""
+    if library() is None:
+        return None
+    columns = out_columns(shape.types, shape.scales, shape.formats)
+    if any(column.kind == GIVEN for column in columns):
+        return None
+    plan = OutPlan(columns=len(columns), null=b"", column=columns)
+
+    def made(rows: Sequence[Any]) -> bytes:
+        out = RowBatch()  # of its own: threads share the plan
+        if out.write_packed(plan, _packed(rows)):
+            return bytes(out.written()[0])
+        return otherwise(rows)  # type: ignore[arg-type]
 
     return made

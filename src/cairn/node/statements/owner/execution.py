@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -45,7 +46,10 @@ class Execution:
         remove_left(raft.parent)
         self._kinds = WriteKinds(path, raft, register)
         self.guard = RowGuard(data, lease, replication, moving, self.reader)
-        self.reads = OwnerReads(data, lease, replication, self.guard, self.reader, raft, register)
+        spill_max = partial(state.setting, "sql_spill_max_bytes", limits.SPILL_BYTES)
+        self.reads = OwnerReads(
+            data, lease, replication, self.guard, self.reader, raft, register, spill_max
+        )
         self.writes = OwnerWrites(state, data, lease, replication, self._kinds)
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ import msgspec
 
 from cairn.model.errors import CairnError, ReadInterrupted
 from cairn.model.rpc import ReadPiece, ReadRequest
+from cairn.model.settings import limits
 from cairn.net.link import Link
 from cairn.node.statements.context import TAKEN, Taken
 from cairn.node.statements.owner.fair_threads import SYSTEM, FairThreads
@@ -131,9 +132,25 @@ def gone() -> ReadInterrupted:
     )
 
 
+def _left(future: asyncio.Future[Any]) -> None:
+    """Nobody waits for it any more: that it was ended, or refused, is no news for the log."""
+    problem = None if future.cancelled() else future.exception()
+    if problem is not None and not isinstance(problem, CairnError):
+        told = {"message": "a read that nobody waits for", "exception": problem}
+        asyncio.get_running_loop().call_exception_handler(told)
+
+
 class OpenReads:
-    def __init__(self, data: Path, raft: Path, register: Register, pool: FairThreads) -> None:
+    def __init__(
+        self,
+        data: Path,
+        raft: Path,
+        register: Register,
+        pool: FairThreads,
+        spill_max: Callable[[], int] = lambda: limits.SPILL_BYTES,
+    ) -> None:
         self._data, self._raft, self._register, self._pool = data, raft, register, pool
+        self._spill_max = spill_max
         self._spare: list[RowReader] = []
         self._mergers: list[Merger] = []
         self._open: dict[int, HalfTold] = {}  # asked by other instances, by their numbers
@@ -156,7 +173,12 @@ class OpenReads:
         """On a thread. Whoever stops waiting leaves it to its end: the connection is in use."""
         if (taken := TAKEN.get()) is not None:
             work = partial(_with_taken, taken, work)
-        return await asyncio.shield(self._pool.run(whose, work, *args))
+        running = self._pool.run(whose, work, *args)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            running.add_done_callback(_left)
+            raise
 
     # --- rows of this instance --------------------------------------------------------------------
 
@@ -196,7 +218,13 @@ class OpenReads:
         return RowCursor(reader, sql, args, row_max, opcode_max, Cancelled(), check)
 
     def _reader(self) -> RowReader:
-        return RowReader(self._data, self._raft, self._register, cache_kib=CACHE_KIB)
+        return RowReader(
+            self._data,
+            self._raft,
+            self._register,
+            cache_kib=CACHE_KIB,
+            spill_max=self._spill_max,
+        )
 
     def over(self, cursor: RowCursor, *also: Callable[[], None]) -> None:
         self.count -= 1

@@ -54,7 +54,9 @@ class OwnerReads:
         reader: RowReader,
         raft: Path,
         register: Callable[[apsw.Connection], None],
+        spill_max: Callable[[], int] = lambda: limits.SPILL_BYTES,
     ) -> None:
+        self._spill_max = spill_max
         self.data, self._lease, self._replication = data, lease, replication
         self._guard, self.reader = guard, reader
         self._raft, self.register = raft, register
@@ -63,7 +65,7 @@ class OwnerReads:
         self._readers = itertools.count()
         self._local = threading.local()
         self.scans: Scans | None = None  # given by the face that has them
-        self.open_reads = OpenReads(self._data, raft, register, self._pool)
+        self.open_reads = OpenReads(self._data, raft, register, self._pool, spill_max)
 
     def close(self) -> None:
         self.open_reads.close()
@@ -184,7 +186,9 @@ class OwnerReads:
         if reader is None:
             is_first = next(self._readers) < SCAN_THREADS
             kib = CACHE_KIB if is_first else SMALL_CACHE_KIB
-            reader = RowReader(self._data, self._raft, self.register, cache_kib=kib)
+            reader = RowReader(
+                self._data, self._raft, self.register, cache_kib=kib, spill_max=self._spill_max
+            )
             self._local.reader = reader
         return reader
 

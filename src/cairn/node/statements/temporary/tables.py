@@ -289,7 +289,8 @@ class Temps:
                 self._store = self._reads.temp_store()
             store = self._store
             self._catch_up(store)
-            store.files.max_bytes, store.files.is_full = most, False
+            store.files.max_bytes, store.files.leaves_room = most, True
+            store.files.is_full = False
             is_stopped = context.cancelled.is_set
             try:
                 with store.watched(is_stopped, LOOK_EVERY), stops.working_until(is_stopped):
@@ -305,7 +306,7 @@ class Temps:
                 raise (store.files.problem() if is_full else translated(problem)) from None
 
     def _catch_up(self, store: TempStore) -> None:
-        store.files.max_bytes = 0
+        store.files.max_bytes, store.files.leaves_room = 0, False  # COMMIT and ROLLBACK are done
         while self._read:
             self._read.pop().close(True)
         due, self._due = self._due, []

@@ -66,11 +66,14 @@ from cairn.sql.typing_rules import (
     plain,
 )
 
+#: Functions of extensions that are others' here.
+_OTHERWISE = {"uuid_generate_v4": "gen_random_uuid"}
 _NOW = ("now", "statement_timestamp", "transaction_timestamp")
 
 
 def _call(scope: Scope, node: exp.Anonymous) -> Expr:
     name = str(node.this).lower()
+    name = _OTHERWISE.get(name, name)
     if name == "current_timestamp" or (name in _NOW and not node.expressions):
         return statement_time(scope, node)
     if name == "localtimestamp":

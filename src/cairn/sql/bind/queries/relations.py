@@ -78,6 +78,10 @@ def bind_ctes(scope: Scope, tree: exp.Expr) -> None:
         _cte_query(found)
 
 
+#: Functions of one value that tools ask for by SELECT * FROM.
+SCALARS = ("current_schema", "current_database", "current_catalog", "version", "now")
+
+
 def _cte_query(cte: Cte) -> Query:
     query = bind_recursion(cte) if cte.recursive else cte.scope.query(cte.tree)
     check_columns(cte, query)
@@ -110,10 +114,21 @@ def _unnamed(query: Query, named: int) -> dict[str, int]:
     }
 
 
+def _value(scope: Scope, name: str, node: exp.Table) -> Rel:
+    """`SELECT * FROM current_schema()`: a table of one value, with its name."""
+    alias = node.args.get("alias")
+    shown = name_of(alias.this) if alias is not None and alias.this else name
+    columns = [name_of(each) for each in (alias.args.get("columns") or ())] if alias else []
+    tree = exp.select(exp.alias_(node.this.copy(), shown, quoted=True))
+    return _derived(scope, Scope(scope.binder, scope.parent).query(tree), shown, columns)
+
+
 def _table(scope: Scope, node: exp.Table) -> Rel:
     allow(node, {"this", "alias", "db", "joins", "only", "indexed", "ordinality"})
     if isinstance(node.this, exp.Anonymous):
         name = str(node.this.this).lower()
+        if name in SCALARS:
+            return _value(scope, name, node)
         return _function(scope, name, list(node.this.expressions), node)
     if node.args.get("ordinality"):
         raise refuse(node, "WITH ORDINALITY after a table")
@@ -166,9 +181,15 @@ def _index(scope: Scope, node: exp.Table, table: Table) -> str:
         raise refuse(node, "NOT INDEXED")
     name = name_of(wanted)
     for index in scope.binder.catalog.indexes.get(table.id, ()):
+        if index.name == name and index.rule:
+            raise Unsupported(
+                f"INDEXED BY {name}, an index of some rows, is not supported",
+                hint="it is used by itself where WHERE says what its own condition says",
+                position=walk_position(wanted),
+            )
         if index.name == name:
             return index.physical_name
-    if name == f"{table.name}_pkey":
+    if name == (table.named_key or f"{table.name}_pkey"):
         return f"sqlite_autoindex_{table.physical_name}_1"
     raise CairnError(
         f'table "{table.name}" has no index "{name}"',

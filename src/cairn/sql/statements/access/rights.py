@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cairn.model.errors import CairnError, UndefinedObject, Unsupported
-from cairn.model.tables.catalog import WRITES, Catalog
+from cairn.model.tables.catalog import OF_TABLES, Catalog
 from cairn.sql.plans import AclPlan, SessionPlan
 from cairn.sql.statements.access.users import acl_statement
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import OtherStatement, finish
 
-PRIVILEGES = ("read", "write", *WRITES, "execute", "login", "create", "drop", "alter")
+PRIVILEGES = ("read", "write", *OF_TABLES, "execute", "login", "create", "drop", "alter")
 _AS_PRIVILEGE = {"select": "read"}
-_ALL = ("read", "write", "create", "alter", "drop")
+_ALL = ("read", "write", "references", "create", "alter", "drop")
 _KINDS = ("table", "user", "role", "procedure", "sequence")
 _OF_DATABASE = ("connect", "temp", "temporary", "create")
 _OF_SCHEMA = ("usage", "create")
@@ -90,7 +90,7 @@ def _fitting(plan: AclPlan, kind: str) -> AclPlan:
     object_type = "table" if kind == "sequence" else kind
     for each in named:
         wrong = each in _OF_DATABASE and each != "create"
-        if wrong or (each in WRITES and object_type != "table"):
+        if wrong or (each in OF_TABLES and object_type != "table"):
             raise CairnError(
                 f"invalid privilege type {each.upper()} for {object_type}", sqlstate="0LP01"
             )

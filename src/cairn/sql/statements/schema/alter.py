@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -19,7 +20,8 @@ from cairn.model.errors import (
 from cairn.model.log.ops import AlterTable, Ddl, RenameColumn, RenameTable
 from cairn.model.tables.altering import as_added, with_renamed, without_column
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import BUCKET_COLUMN, ROW_COLUMN, Check, Column, Index, Table
+from cairn.model.tables.schema import BUCKET_COLUMN, ROW_COLUMN, Column, Index, Table
+from cairn.sql.plans import Right
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import (
     DdlStatement,
@@ -35,6 +37,7 @@ from cairn.sql.statements.schema.foreign_keys import (
     Reference,
     are_ignored,
     check_key_stays,
+    keys_rights,
     notice_of,
     read_foreign_key,
     with_keys,
@@ -79,14 +82,18 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
 
     found = existing_table(catalog, name, quiet=quiet)
     tail.skipped = f'relation "{name}" does not exist, skipping'
+    needs: tuple[Right, ...] = ()
+    parents: dict[int, int] = {}
     if found is not None:
-        make(catalog, found)
+        if isinstance(made := make(catalog, found), AlterTable):
+            needs, parents = keys_rights(catalog, made.table, found.foreign_keys)
         tail.skipped = f'relation "{name}" is so already, skipping'
         if set(passes) == {3} and are_ignored(catalog):
             tail.skipped = notice_of(name)
         if set(passes) == {1}:
             tail.skipped = f'the columns of relation "{name}" already exist, skipping'
-    return ddl_statement("ALTER TABLE", tail, build, found, "alter")
+    told = ddl_statement("ALTER TABLE", tail, build, found, "alter")
+    return dataclasses.replace(told, rights=(*told.rights, *needs), tables=told.tables | parents)
 
 
 def _added_key(cursor: Cursor) -> tuple[str, bool] | None:
@@ -283,7 +290,7 @@ def _drop_column(cursor: Cursor) -> Step:
     cursor.accept("column")
     quiet = cursor.accept("if", "exists")
     name = cursor.name()
-    is_cascade = cursor.accept_one("cascade", "restrict") == "cascade"
+    cursor.accept_one("cascade", "restrict")  # indexes and checks go with it in either case
 
     def step(catalog: Catalog, draft: Draft) -> Draft:
         table, indexes = draft
@@ -297,10 +304,10 @@ def _drop_column(cursor: Cursor) -> Step:
         check_key_stays(catalog, table, [name], f"column {name} of table {table.name}")
         at = table.position(name)
         keys = tuple(key for key in table.foreign_keys if at not in key.columns)
-        own_indexes = [index for index in indexes if name in index.columns]
+        own_indexes = [
+            index for index in indexes if name in index.columns or at in index.all_places
+        ]
         own_checks = [check for check in table.checks if at + 1 in check.places]
-        if not is_cascade:
-            _check_free_of(table, name, own_indexes, own_checks)
         left = tuple(check for check in table.checks if check not in own_checks)
         return (
             without_column(replace(table, checks=left, foreign_keys=keys), name),
@@ -321,19 +328,6 @@ def _check_no_key(table: Table, name: str) -> None:
                 hint="make another table with CREATE TABLE … AS, and rename both",
                 sqlstate="2BP01",
             )
-
-
-def _check_free_of(table: Table, name: str, indexes: list[Index], checks: list[Check]) -> None:
-    users = [f"index {index.name}" for index in indexes]
-    users += [f"constraint {check.name} on table {table.name}" for check in checks]
-    if users:
-        whole = f"column {name} of table {table.name}"
-        raise CairnError(
-            f"cannot drop {whole} because other objects depend on it",
-            detail="\n".join(f"{user} depends on {whole}" for user in users),
-            hint="Use DROP … CASCADE to drop the dependent objects too.",
-            sqlstate="2BP01",
-        )
 
 
 def _alter_column(cursor: Cursor, known: Catalog) -> tuple[int, Step]:

@@ -23,6 +23,7 @@ from cairn.model.errors import (
 )
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import ForeignKey, Index, Table
+from cairn.sql.plans import Right
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.typing_rules import plain
 
@@ -116,6 +117,17 @@ def with_keys(
     return _with(table, made)
 
 
+def keys_rights(
+    catalog: Catalog, table: Table, before: Collection[ForeignKey] = ()
+) -> tuple[tuple[Right, ...], dict[int, int]]:
+    """What its new keys need, and the tables that have to be those that were seen. Whoever may
+    name rows can ask which there are, and keeps them from being deleted."""
+    found = {key.parent for key in table.foreign_keys if key not in before} - {table.id}
+    parents = [each for each in map(catalog.table_by_id, sorted(found)) if each is not None]
+    rights = tuple(("references", "table", each.id, each.name) for each in parents)
+    return rights, {each.id: each.schema_version for each in parents}
+
+
 def _with(table: Table, keys: list[ForeignKey]) -> Table:
     from msgspec.structs import replace as changed
 
@@ -132,7 +144,7 @@ def _key(
     _check_together(table, parent)
     theirs = given.parent_columns
     known = indexes if is_own else catalog.indexes.get(parent.id, ())
-    uniques = [set(index.columns) for index in known if index.unique]
+    uniques = [set(index.columns) for index in known if index.is_key]
     if not parent.has_hidden_key:
         uniques.append(set(parent.primary_key))
     if theirs is None:
@@ -176,7 +188,7 @@ def _primary(parent: Table, indexes: Iterable[Index]) -> tuple[str, ...] | None:
     if not parent.has_hidden_key:
         return parent.primary_key
     added = f"{parent.name}_pkey"
-    return next((each.columns for each in indexes if each.unique and each.name == added), None)
+    return next((each.columns for each in indexes if each.is_key and each.name == added), None)
 
 
 def _check_together(table: Table, parent: Table) -> None:

@@ -58,8 +58,7 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
             "INCLUDE in CREATE INDEX is not supported",
             hint="put the columns at the end of the list",
         )
-    if cursor.looking_at("where"):
-        raise Unsupported("an index of some rows (WHERE) is not supported")
+    where = cursor.expression("option", "wait") if cursor.accept("where") else ""
     tail = finish(cursor)
     if is_hurried:
         tail.notices.append("CONCURRENTLY is ignored: writes wait while the index is made")
@@ -69,16 +68,37 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         if quiet and find_index(now, name) is not None:
             return None
-        return _made(now, schema_version, table_name, name, columns, unique)
+        return _made(now, schema_version, table_name, name, columns, unique, where)
 
     found = existing_table(catalog, table_name)
     assert found is not None
     _check_index(found, columns, unique)
+    _rule(catalog, found, where, unique)
     return ddl_statement("CREATE INDEX", tail, build, found, "create")
 
 
+def _rule(catalog: Catalog, table: Table, where: str, unique: bool) -> str:
+    """The condition as SQLite judges it by itself: every connection that writes rows does."""
+    if not where:
+        return ""
+    if unique and table.is_global:
+        raise Unsupported(
+            "a unique index of some rows (WHERE) of a global table is not supported",
+            hint="make the table DISTRIBUTED BY (): all of its rows together",
+        )
+    from cairn.sql.plan.checks import condition  # brings sqlglot along
+
+    return condition(catalog, table.name, table.columns, where)
+
+
 def _made(
-    now: Catalog, schema_version: int, table_name: str, name: str, columns: list[str], unique: bool
+    now: Catalog,
+    schema_version: int,
+    table_name: str,
+    name: str,
+    columns: list[str],
+    unique: bool,
+    where: str = "",
 ) -> Ddl:
     if find_index(now, name) is not None:
         raise DuplicateObject(f"index {name} already exists", sqlstate="42P07")
@@ -98,6 +118,8 @@ def _made(
             unique,
             operable=False,
             schema_version=schema_version,
+            where=where,
+            rule=_rule(now, table, where, unique),
         )
     )
 

@@ -56,9 +56,15 @@ def read_new_type(
 
 def _read_using(cursor: Cursor, name: str, wanted: Type) -> None:
     """The column itself, as it is or cast to the new type; all else would compute new values."""
+    brackets = 0
+    while cursor.accept_op("("):
+        brackets += 1
     is_itself = cursor.name() == name
     while cursor.accept_op("::"):
         is_itself = read_type(cursor) == wanted and is_itself
+    while brackets and cursor.accept_op(")"):
+        brackets -= 1
+    is_itself = is_itself and not brackets
     following = cursor.peek()
     if not is_itself or (
         following is not None and following.kind == "op" and following.text != ","

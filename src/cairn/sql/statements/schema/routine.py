@@ -84,7 +84,7 @@ def _view(cursor: Cursor, catalog: Catalog) -> RoutineStatement | None:
         cursor.accept_one("cascade", "restrict")  # views that use it keep it in any case
         check_unused(catalog, "view", plan.name)
         return _of_known("DROP VIEW", _finished(cursor, plan), "drop", catalog)
-    if cursor.accept("alter", "view"):
+    if cursor.accept("alter", "view") or _is_table_word(cursor, catalog):
         name = cursor.name()
         cursor.expect("rename", "to")
         new = cursor.name()
@@ -93,6 +93,21 @@ def _view(cursor: Cursor, catalog: Catalog) -> RoutineStatement | None:
         check_unused(catalog, "view", name, verb="rename")
         return _of_known("ALTER VIEW", _finished(cursor, plan), "alter", catalog)
     return None
+
+
+def _is_table_word(cursor: Cursor, catalog: Catalog) -> bool:
+    """`ALTER TABLE v RENAME TO w`: PostgreSQL renames views by either word."""
+    begun = cursor.at
+    if cursor.accept("alter", "table"):
+        cursor.accept("if", "exists")
+        after = cursor.at
+        token = cursor.peek()
+        name = cursor.name() if token is not None and token.kind in ("word", "quoted") else ""
+        if name in catalog.views and cursor.looking_at("rename", "to"):
+            cursor.at = after
+            return True
+    cursor.at = begun
+    return False
 
 
 def _create_view(cursor: Cursor, *, replaces: bool) -> RoutineStatement:

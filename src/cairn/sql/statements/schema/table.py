@@ -47,12 +47,14 @@ from cairn.sql.statements.schema.enums import check_types, read_enum
 from cairn.sql.statements.schema.foreign_keys import (
     Reference,
     are_ignored,
+    keys_rights,
     notice_of,
     read_foreign_key,
     read_references,
     with_keys,
 )
-from cairn.sql.statements.schema.index import table_indexes
+from cairn.sql.statements.schema.identities import read_identity
+from cairn.sql.statements.schema.index import find_index, table_indexes
 from cairn.sql.statements.schema.like import read_like
 from cairn.sql.statements.schema.temporary import check_temp, on_commit
 from cairn.sql.typing_rules import plain, type_word
@@ -62,6 +64,7 @@ from cairn.sql.typing_rules import plain, type_word
 class Definition:
     columns: list[Column] = field(default_factory=list)
     key: list[str] = field(default_factory=list)
+    named_key: str = ""  # what CONSTRAINT calls it
     by: list[str] | None = None  # none of them: all rows together
     is_global: bool = False
     is_temp: bool = False
@@ -89,8 +92,8 @@ def read_type(cursor: Cursor) -> tuple[ColumnType, tuple[int, ...]]:
     word = token.value
     if word == "double":
         cursor.accept("precision")
-    elif word == "character":
-        cursor.accept("varying")
+    elif word == "character" and cursor.accept("varying"):
+        word = "varchar"  # of any length, if it says none
     found = type_word(word, token.start + 1)
     sizes = _sizes(cursor)
     if word == "timestamp" and (zone := cursor.accept_one("with", "without")):
@@ -101,8 +104,8 @@ def read_type(cursor: Cursor) -> tuple[ColumnType, tuple[int, ...]]:
         found = type_word("time with time zone", token.start + 1) if zone == "with" else found
     if word in ("float", "int", "integer", "bigint", "smallint"):
         sizes = ()  # float(24): all of them are as wide as they can be
-    if word in ("char", "character", "bpchar") and not sizes and not cursor.looking_at("varying"):
-        sizes = (1,) if word != "bpchar" else ()
+    if word in ("char", "character") and not sizes:
+        sizes = (1,)
     if _is_array(cursor):
         found = LISTS.get(plain(found), ColumnType.ARRAY)
     if sizes and word in ("text", "string", "name"):
@@ -158,7 +161,7 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
         elif cursor.accept("default"):
             default = default_text(cursor)
         elif cursor.accept("generated"):
-            identity, nullable = _identity(cursor, name, type_), False
+            identity, nullable = read_identity(cursor, name, type_), False
         elif read_check(cursor, definition):
             continue
         elif cursor.accept("unique"):
@@ -211,33 +214,6 @@ def _read_unique(cursor: Cursor, definition: Definition) -> bool:
     return True
 
 
-def _identity(cursor: Cursor, name: str, type_: ColumnType) -> Identity:
-    """What follows GENERATED: {ALWAYS | BY DEFAULT} AS IDENTITY [(START [WITH] n)]."""
-    always = cursor.accept("always")
-    if not always:
-        cursor.expect("by", "default")
-    cursor.expect("as")
-    if not cursor.accept("identity"):
-        raise Unsupported("columns that are computed from others are not supported")
-    if type_ not in (ColumnType.INTEGER, ColumnType.UNSIGNED):
-        raise InvalidTableDefinition(
-            f'identity column "{name}" must be a whole number', sqlstate="22023"
-        )
-    start = 1
-    if cursor.accept_op("("):
-        while not cursor.accept_op(")"):
-            if cursor.accept("increment"):
-                cursor.accept("by")
-                if int(cursor.number()) != 1:
-                    raise Unsupported("an identity column counts in steps of 1")
-            elif cursor.accept("start"):
-                cursor.accept("with")
-                start = int(cursor.number())
-            else:
-                raise Unsupported("of a sequence's options only START and INCREMENT 1 are known")
-    return Identity(always, start)
-
-
 def default_text(cursor: Cursor) -> str:
     """An expression up to the next clause of a column."""
     return cursor.expression(*_CLAUSES)
@@ -259,7 +235,7 @@ def create_table(
     patterns: list[Right] = []
     cursor.expect_op("(")
     while True:
-        _key_name(cursor, name, tail)
+        _key_name(cursor, definition)
         if cursor.accept("primary", "key"):
             if definition.key:
                 raise InvalidTableDefinition(f'multiple primary keys for table "{name}"')
@@ -306,13 +282,9 @@ def create_table(
     tail.skipped = f'relation "{name}" already exists, skipping'
     if is_temp:
         catalog = only_temps(catalog)
-    draft = Table(0, name, columns, key, sharding)
-    with_keys(
-        catalog,
-        draft,
-        table_indexes(catalog, draft, definition.uniques, definition.indexes),
-        definition.references,
-    )
+    draft = Table(0, name, columns, key, sharding, named_key=definition.named_key)
+    unique = table_indexes(catalog, draft, definition.uniques, definition.indexes)
+    rights, parents = keys_rights(catalog, with_keys(catalog, draft, unique, definition.references))
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         if name in now.tables:
@@ -334,14 +306,17 @@ def create_table(
             operable=False,
             owner=user_id,
             checks=checks,
+            named_key=definition.named_key,
         )
+        if definition.named_key and find_index(now, table.key_name) is not None:
+            raise DuplicateTable(f'relation "{table.key_name}" already exists')
         uniques = table_indexes(now, table, definition.uniques, definition.indexes)
         return CreateTable(with_keys(now, table, uniques, definition.references), uniques)
 
     # A temporary one harms nobody: every user has the right to it.
     if not is_temp:
         patterns.append(("create", "table", ALL_OBJECTS, name))
-    return DdlStatement("CREATE TABLE", tail.plan(build), tuple(patterns))
+    return DdlStatement("CREATE TABLE", tail.plan(build), (*patterns, *rights), parents)
 
 
 def _hide_key(name: str, definition: Definition, start: int, tail: Tail) -> None:
@@ -367,15 +342,13 @@ def _hide_key(name: str, definition: Definition, start: int, tail: Tail) -> None
     tail.notices.append(f'table "{name}" has no primary key: its rows are distributed by {by}')
 
 
-def _key_name(cursor: Cursor, table: str, tail: Tail) -> None:
-    """`CONSTRAINT pk PRIMARY KEY (…)`, as tools write it; of constraints there is only this one."""
+def _key_name(cursor: Cursor, definition: Definition) -> None:
+    """`CONSTRAINT pk PRIMARY KEY (…)`, as tools write it."""
     following = cursor.peek(2)
     if not cursor.looking_at("constraint") or following is None or not following.is_word("primary"):
         return
     cursor.take()
-    name, kept = cursor.name(), f"{table}_pkey"
-    if name != kept:
-        tail.notices.append(f'the name "{name}" is not kept: the primary key is called "{kept}"')
+    definition.named_key = cursor.name()
 
 
 def _table_clause(cursor: Cursor, definition: Definition, tail: Tail) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 from cairn.model.errors import CairnError
 from cairn.sim.cluster.checks import Violation
-from cairn.sim.cluster.loads.bank_books import (
+from cairn.sim.cluster.loads.banking.bank_books import (
     ACCOUNTS,
     ADDED,
     CUSTOMERS,
@@ -30,7 +30,7 @@ from cairn.sim.cluster.loads.bank_books import (
     why_wrong_account,
     why_wrong_sum,
 )
-from cairn.sim.cluster.loads.bank_texts import (
+from cairn.sim.cluster.loads.banking.bank_texts import (
     ALL,
     BOTH,
     CHANGER_TOLD,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cairn.model.tables.schema import Column, Table
 from cairn.model.types.values import ColumnType
-from cairn.sim.cluster.loads.bank_books import CUSTOMERS
+from cairn.sim.cluster.loads.banking.bank_books import CUSTOMERS
 from cairn.sim.cluster.loads.load import TABLE
 from cairn.sim.cluster.sessions import UNKNOWN
 
