@@ -398,7 +398,8 @@ MUTANTS = tuple(
         ),
         (
             *("9", "a leader that lost its quorum grants", LEASES),
-            *("await self._runner.read_index(LEASE_S)", "self._runner.applied_index"),
+            "index = await self._runner.read_index(LEASE_S)\n        refusal",
+            "index = self._runner.applied_index\n        refusal",
             SIM + "a_leader_that_nobody_hears_grants_no_lease",
         ),
         (

@@ -12,6 +12,7 @@ from cairn.node.rows.leases import LeaseHolder
 from cairn.sim.cluster import world
 from cairn.sim.cluster.blows import nemesis
 from cairn.sim.cluster.blows.exact import mode_and_strike
+from cairn.sim.cluster.blows.old_files import old_files
 from cairn.sim.cluster.trial import KINDS, Kind, Trial
 from cairn.storage.raft_db.global_tables import TableDump
 from cairn.storage.raft_db.state_machine import StateMachine
@@ -129,7 +130,7 @@ def test_a_mix_draws_from_all_blows_but_those_that_lose_rows() -> None:
         drawn |= {blow.__name__ for blow in trial.kind.blows}
     known = {blow.__name__ for kind in KINDS.values() for blow in kind.blows}
     blows = nemesis.Nemesis
-    never = blows.lose_tail, blows.rot, blows.blackout, blows.mode, mode_and_strike
+    never = blows.lose_tail, blows.rot, blows.blackout, blows.mode, mode_and_strike, old_files
     apart = {blow.__name__ for blow in never}
     assert drawn == known - apart
 
