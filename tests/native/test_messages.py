@@ -68,6 +68,7 @@ def value(chance: random.Random, type_: ColumnType) -> Any:
             return chance.choice(
                 (
                     0.0,
+                    -0.0,
                     1.0,
                     -2.5,
                     1e-5,

@@ -83,7 +83,7 @@ def ready(cluster: Cluster, text: str) -> Prepared:
             AclPlan(
                 "revoke",
                 privilege="read",
-                more=("write", "create", "alter", "drop"),
+                more=("write", "references", "create", "alter", "drop"),
                 object_type="table",
                 object_name="t",
                 grantee="bob",

@@ -54,7 +54,7 @@ static int put_field(Batch *out, const OutColumn *column, const Unpacked *value,
         memcpy(to, value->bytes, size);
         to += size;
     } else if (value->kind == PACKED_BYTES) {
-        to = column->kind == NUMBER ? put_decimal(to, value->bytes, size, column->scale)
+        to = column->kind == NUMBER ? put_shown_decimal(to, value->bytes, size, column->scale)
              : column->kind == UUID ? put_uuid(to, value->bytes, size)
                                     : NULL;
     } else

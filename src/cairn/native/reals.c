@@ -77,12 +77,12 @@ static uint8_t *put_decimal(uint8_t *to, uint64_t digits, int after)
 uint8_t *put_real(uint8_t *to, double value)
 {
     double size = fabs(value);
+    if (size != 0 && !(size >= 1e-4 && size < 1e10))
+        return NULL;
+    if (signbit(value)) /* there is a zero below zero */
+        *to++ = '-';
     if (size == 0)
         return *to = '0', to + 1;
-    if (!(size >= 1e-4 && size < 1e10))
-        return NULL;
-    if (value < 0)
-        *to++ = '-';
     int before = -3; /* digits before the point; below zero: zeros behind it */
     while (before <= 0 ? size * POWERS[-before] >= 1 : size >= POWERS[before])
         before++;

@@ -145,7 +145,7 @@ static uint8_t *put_careful(uint8_t *to, const OutPlan *plan, const uint8_t *tex
 static uint8_t *put_other(uint8_t *to, const OutColumn *column, Stored value)
 {
     switch (column->kind) {
-    case NUMBER: return put_decimal(to, value.at, size_of(value.type), column->scale);
+    case NUMBER: return put_shown_decimal(to, value.at, size_of(value.type), column->scale);
     case UUID: return put_uuid(to, value.at, size_of(value.type));
     case DATE:
         return column->is_binary ? put_date_binary(to, whole(value)) : put_date(to, whole(value));

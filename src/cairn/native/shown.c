@@ -10,7 +10,7 @@
 #define MILLENNIUM_DAY 10957 /* 2000-01-01, from which PostgreSQL counts, since 1970 */
 
 /* With at least `scale` digits behind the point. */
-uint8_t *put_decimal(uint8_t *to, const uint8_t *data, size_t length, int scale)
+uint8_t *put_shown_decimal(uint8_t *to, const uint8_t *data, size_t length, int scale)
 {
     Number number;
     uint8_t digits[48];
