@@ -168,36 +168,8 @@ def _lock_calls(
 def _prepare(
     found: list[Token], text: str, catalog: Catalog, param_oids: Sequence[int], user_id: int
 ) -> Prepared:
-    first = found[0]
-    if first.is_word(*_QUERY_WORDS) or first.is_op("("):
-        from cairn.sql.compile import compile_query
-
-        user = catalog.user_by_id(user_id)
-        name = "" if user is None else user.name
-        if first.is_word("select") and (asked := asked_settings(found, text)) is not None:
-            shown = tuple(OutColumn(each, ColumnType.STRING) for each in asked.columns)
-            return Prepared(text, asked.tag, asked.plan, columns=shown)
-        if first.is_word("select") and (asked_for := set_number(found, text, catalog)) is not None:
-            return _set_number(asked_for, text, catalog, param_oids, user_id)
-        if first.is_word("select") and (calls := lock_calls(found, text)) is not None:
-            return _lock_calls(calls, text, catalog, param_oids, user_id)
-        if (with_ := before_merge(found, text)) is not None:
-            from cairn.sql.compile_merge import prepare_merge
-
-            cursor = Cursor(found, text)
-            cursor.at = with_.main + 1
-            merge = read_merge(cursor, text[first.start : found[with_.main].start])
-            known = meant(cursor, catalog)
-            return prepare_merge(merge, found, text, known, param_oids, name)
-        if first.is_word("select", "with"):
-            into = select_into(found, text, lambda part: prepare(part, catalog, user_id=user_id))
-            if into is not None:
-                return into
-        if (parts := writing_parts(found, text)) is not None:
-            from cairn.sql.compile_with import prepare_with
-
-            return prepare_with(found, text, parts, catalog, param_oids, name)
-        return compile_query(found, text, catalog, param_oids, name)
+    if found[0].is_word(*_QUERY_WORDS) or found[0].is_op("("):
+        return _query(found, text, catalog, param_oids, user_id)
     cursor = Cursor(found, text)
     if cursor.accept("explain"):
         return _explain(cursor, catalog, param_oids, user_id)
@@ -218,8 +190,7 @@ def _prepare(
     if cursor.accept("merge"):
         from cairn.sql.compile_merge import prepare_merge
 
-        user = catalog.user_by_id(user_id)
-        name = "" if user is None else user.name
+        name = _user_name(catalog, user_id)
         known = meant(cursor, catalog)
         return prepare_merge(read_merge(cursor), found, text, known, param_oids, name)
     if cursor.accept("do"):
@@ -258,6 +229,44 @@ def _prepare(
         columns = tuple(OutColumn(name, ColumnType.STRING) for name in other.columns)
         return Prepared(text, other.tag, other.plan, columns=columns, rights=other.rights)
     raise refuse_by_name(cursor) or cursor.error()
+
+
+def _query(
+    found: list[Token], text: str, catalog: Catalog, param_oids: Sequence[int], user_id: int
+) -> Prepared:
+    """What begins like a query; also the calls that are asked for by SELECT, and WITH … MERGE."""
+    from cairn.sql.compile import compile_query
+
+    first, name = found[0], _user_name(catalog, user_id)
+    if first.is_word("select") and (asked := asked_settings(found, text)) is not None:
+        shown = tuple(OutColumn(each, ColumnType.STRING) for each in asked.columns)
+        return Prepared(text, asked.tag, asked.plan, columns=shown)
+    if first.is_word("select") and (asked_for := set_number(found, text, catalog)) is not None:
+        return _set_number(asked_for, text, catalog, param_oids, user_id)
+    if first.is_word("select") and (calls := lock_calls(found, text)) is not None:
+        return _lock_calls(calls, text, catalog, param_oids, user_id)
+    if (with_ := before_merge(found, text)) is not None:
+        from cairn.sql.compile_merge import prepare_merge
+
+        cursor = Cursor(found, text)
+        cursor.at = with_.main + 1
+        merge = read_merge(cursor, text[first.start : found[with_.main].start])
+        known = meant(cursor, catalog)
+        return prepare_merge(merge, found, text, known, param_oids, name)
+    if first.is_word("select", "with"):
+        into = select_into(found, text, lambda part: prepare(part, catalog, user_id=user_id))
+        if into is not None:
+            return into
+    if (parts := writing_parts(found, text)) is not None:
+        from cairn.sql.compile_with import prepare_with
+
+        return prepare_with(found, text, parts, catalog, param_oids, name)
+    return compile_query(found, text, catalog, param_oids, name)
+
+
+def _user_name(catalog: Catalog, user_id: int) -> str:
+    user = catalog.user_by_id(user_id)
+    return "" if user is None else user.name
 
 
 def _inner(cursor: Cursor, catalog: Catalog, param_oids: Sequence[int], user_id: int) -> Prepared:

@@ -219,19 +219,8 @@ def default_text(cursor: Cursor) -> str:
     return cursor.expression(*_CLAUSES)
 
 
-def create_table(
-    cursor: Cursor, catalog: Catalog, user_id: int, *, is_temp: bool = False
-) -> DdlStatement:
-    quiet = cursor.accept("if", "not", "exists")
-    schema, name = cursor.qualified()
-    is_temp = is_temp or schema == "pg_temp"
-    if is_temp and schema == "public":
-        raise InvalidTableDefinition("cannot create temporary relation in non-temporary schema")
-    check_own_name(name, catalog)
-    catalog = catalog if is_temp else catalog.public
-    definition, tail = Definition(types=catalog.types, is_temp=is_temp), Tail()
-    if is_temp:
-        tail.temp = "preserve"
+def _read_body(cursor: Cursor, catalog: Catalog, name: str, definition: Definition) -> list[Right]:
+    """What stands in the parentheses; the rights that tables need that are named by LIKE."""
     patterns: list[Right] = []
     cursor.expect_op("(")
     while True:
@@ -253,6 +242,23 @@ def create_table(
         if not cursor.accept_op(","):
             break
     cursor.expect_op(")")
+    return patterns
+
+
+def create_table(
+    cursor: Cursor, catalog: Catalog, user_id: int, *, is_temp: bool = False
+) -> DdlStatement:
+    quiet = cursor.accept("if", "not", "exists")
+    schema, name = cursor.qualified()
+    is_temp = is_temp or schema == "pg_temp"
+    if is_temp and schema == "public":
+        raise InvalidTableDefinition("cannot create temporary relation in non-temporary schema")
+    check_own_name(name, catalog)
+    catalog = catalog if is_temp else catalog.public
+    definition, tail = Definition(types=catalog.types, is_temp=is_temp), Tail()
+    if is_temp:
+        tail.temp = "preserve"
+    patterns = _read_body(cursor, catalog, name, definition)
     while _table_clause(cursor, definition, tail):
         pass
     cursor.end()
