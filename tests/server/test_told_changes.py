@@ -26,6 +26,7 @@ VALUES = {
 }
 
 
+@pytest.mark.slow  # alone in its cluster: others may have made it forget the beginning of its log
 def test_what_is_in_a_list_is_told_as_it_is_told_alone(cluster: Cluster) -> None:
     """A list of JSON was an internal error: the stream ended, and began no more."""
     names = [f"{name.lower()}_" for name in VALUES]
