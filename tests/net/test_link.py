@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cairn.model.errors import CairnError, NoMaster, Unreachable
+from cairn.model.errors import CairnError, NoMaster, QueryCanceled, Unreachable
 from cairn.net import frames
 from cairn.net.handshake import DialSide, Identity, ListenSide
 from cairn.net.link import CANCEL, Handler, Later, Link
@@ -98,6 +98,45 @@ def test_a_caller_that_stops_waiting_ends_the_work() -> None:
                 await link.call("slow", 3, 0.05)  # a write goes on, whoever waits for it
             await link.call("echo", "and time for a cancel to come", 5)
             assert ended.empty()
+
+    asyncio.run(scene())
+
+
+def test_a_cancel_that_comes_with_its_request_is_answered_before_anything_began() -> None:
+    """A peer that stood still finds both at once: whoever waits for the last word has it."""
+
+    async def scene() -> None:
+        begun: list[int] = []
+
+        async def work(link: Link, body: msgspec.Raw) -> int:
+            begun.append(msgspec.msgpack.decode(body, type=int))
+            await asyncio.Event().wait()
+            return 1
+
+        async with linked({"work": work}) as link:
+            waiting = asyncio.ensure_future(link.call("work", 1, 60, must_end=True, last_word_s=60))
+            await asyncio.sleep(0)  # the question is written, and leaves with the next turn
+            waiting.cancel()
+            with pytest.raises(QueryCanceled):
+                await waiting
+            assert begun == []
+
+    asyncio.run(scene())
+
+
+def test_a_cancel_leaves_alone_what_is_over_in_a_moment() -> None:
+    """It happens all the same: who asked is told so."""
+
+    async def scene() -> None:
+        verdict: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        async with linked({"write": lambda link, body: verdict, "echo": echo}) as link:
+            asking = link.call("write", 1, 60, must_end=True, last_word_s=60)
+            waiting = asyncio.ensure_future(asking)
+            await link.call("echo", "it has begun", 5)
+            waiting.cancel()
+            await link.call("echo", "the cancel has come", 5)
+            verdict.set_result("done")
+            assert msgspec.msgpack.decode(await waiting) == "done"
 
     asyncio.run(scene())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,6 +107,42 @@ def test_who_waits_behind_a_long_write_may_leave(rows: Cluster) -> None:
         first.cancel()
         thread.join(20)
         assert not thread.is_alive()
+    nothing_happened(rows)
+
+
+def test_a_write_ends_whose_end_came_together_with_it(rows: Cluster) -> None:
+    """Its owner stands still meanwhile, and finds the question and the cancel in one moment."""
+    node = rows["i1"]
+    [(key,)] = node.sql(
+        "SELECT min(w.id) FROM w JOIN _pico_bucket b ON w.bucket_id BETWEEN b.bucket_id_start "
+        "AND b.bucket_id_end JOIN _pico_replicaset r ON r.name = b.current_replicaset_name "
+        "WHERE r.current_master_name = 'i2'"
+    )
+    told: list[Any] = []
+
+    def run() -> None:
+        with node.connect() as connection:
+            connection.execute("SET statement_timeout = '300ms'")
+            begun.set()
+            try:
+                connection.execute(ENDLESS["one row here or there"].replace("%s", str(key)))
+            except psycopg.Error as problem:
+                told.append(problem)
+
+    begun, thread = threading.Event(), threading.Thread(target=run)
+    rows["i2"].pause()
+    try:
+        thread.start()
+        assert begun.wait(20)
+        limit = time.monotonic() + 0.7  # the cancel is on its way, and nobody takes i2 for dead
+        eventually(lambda: time.monotonic() > limit, "the end of its time")
+    finally:
+        rows["i2"].resume()
+        thread.join(20)
+    assert [type(problem).__name__ for problem in told] in (
+        ["QueryCanceled"],
+        ["StatementCompletionUnknown"],  # the owner's last word was not waited for so long
+    )
     nothing_happened(rows)
 
 

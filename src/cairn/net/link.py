@@ -18,6 +18,7 @@ from cairn.model.errors import (
     NotSent,
     PeerRefused,
     ProtocolViolation,
+    QueryCanceled,
     UnknownCall,
     Unreachable,
     from_wire,
@@ -276,14 +277,14 @@ class Link(asyncio.Protocol):
             raise
         finally:
             if must_end and request_id in self._waiting:
-                self.tell(CANCEL, _encode(request_id))
+                self._no_more(request_id)
             self.forget(request_id)
 
     async def _last_word(
         self, request_id: int, future: asyncio.Future[msgspec.Raw], most_s: float
     ) -> msgspec.Raw:
         if not future.done():
-            self.tell(CANCEL, _encode(request_id))
+            self._no_more(request_id)
         until = self._loop.time() + most_s
         while not future.done() and (left_s := until - self._loop.time()) > 0:
             try:
@@ -293,6 +294,11 @@ class Link(asyncio.Protocol):
         if not future.done():
             raise Unreachable(f"no last word came within {most_s:g} s")
         return future.result()
+
+    def _no_more(self, request_id: int) -> None:
+        """The peer may stop working for it. Never dropped: else it might work for ever."""
+        if self.is_open:
+            self._write(frames.pack_frame(frames.ONEWAY, 0, CANCEL, _encode(request_id)))
 
     def tell(self, method: str, body: bytes) -> bool:
         """Send without an answer; False when it was dropped because the peer reads too slowly."""
@@ -385,7 +391,8 @@ class Link(asyncio.Protocol):
 
     def _finished(self, frame: frames.Frame, task: asyncio.Future[Any]) -> None:
         self._tasks.pop(task, None)
-        if task.cancelled():
+        if task.cancelled():  # nothing stays of it: what has to end otherwise ends in an answer
+            self._answer_error(frame, QueryCanceled("the work was ended before it was done"))
             return
         problem = task.exception()
         if problem is not None:
@@ -394,13 +401,15 @@ class Link(asyncio.Protocol):
             self._answer(frame, task.result())
 
     def _end_task(self, body: msgspec.Raw) -> None:
-        """The peer waits no longer for this answer."""
+        """The peer waits no longer for this answer. A plain future is not ours to end: its work
+        goes on without us, and is over in a moment.
+        """
         try:
             request_id = msgspec.msgpack.decode(body, type=int)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         for task, number in list(self._tasks.items()):
-            if number == request_id:
+            if number == request_id and isinstance(task, asyncio.Task):
                 task.cancel()
 
     def _answer(self, frame: frames.Frame, answer: Any) -> None:

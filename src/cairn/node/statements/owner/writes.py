@@ -194,10 +194,14 @@ class OwnerWrites:
     ) -> asyncio.Future[WriteResponse]:
         return as_future(lambda done: self.start_write(request, done, ticket))
 
-    def write_or_end(self, request: WriteRequest, stopped: Cancelled) -> Awaitable[WriteResponse]:
-        """Who stops waiting ends it, and is told what became of it."""
+    async def write_or_end(self, request: WriteRequest, stopped: Cancelled) -> WriteResponse:
+        """Who stops waiting ends it, and is told what became of it.
+
+        Queued here, not before: a task that is cancelled before its first step would leave a
+        write behind that nobody can end.
+        """
         ticket = Ticket(stopped)
-        return to_its_end(self.write(request, ticket), ticket)
+        return await to_its_end(self.write(request, ticket), ticket)
 
     def handle_write(self, request: WriteRequest) -> Awaitable[WriteResponse]:
         """For another instance. What is short needs no task of its own."""
