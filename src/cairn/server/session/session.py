@@ -36,6 +36,7 @@ from cairn.server.face import PgFace
 from cairn.server.session.blocks import Block
 from cairn.server.session.copy.copying import CopyIn
 from cairn.server.session.extended import Extended
+from cairn.server.session.intake import Intake
 from cairn.server.session.running import Running
 from cairn.server.session.sending import Sending
 from cairn.server.session.settings import Parameters
@@ -136,7 +137,7 @@ class Session(asyncio.Protocol):
             self.hang_up(problem)
 
     def talk_over(self, transport: asyncio.Transport) -> None:
-        self.transport = transport
+        self.transport, self._intake = transport, Intake(transport, self._say_a_word)
         share = ALL_WATER // (len(self.face.sessions) + 1)
         transport.set_write_buffer_limits(min(max(share, LOW_WATER), HIGH_WATER))
 
@@ -164,7 +165,11 @@ class Session(asyncio.Protocol):
         else:
             self._ahead += len(data)
             if self._ahead > PIPELINE_BYTES:
-                self.transport.pause_reading()  # a client that pipelines more than we can take
+                self._intake.hold()  # a client that pipelines more than we can take
+
+    def _say_a_word(self) -> None:
+        self.pg.parameter_status("server_encoding", "UTF8")  # as it was told at the start
+        self.flush()
 
     def _may_come(self) -> bool:
         """A long message is kept until it is whole: it counts from its first bytes on."""
@@ -189,6 +194,7 @@ class Session(asyncio.Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._intake.stop()
         self.face.sessions.pop(self.pid, None)
         self.face.connections.closed(self._from, self, self._counted)
         self.close()
@@ -310,7 +316,7 @@ class Session(asyncio.Protocol):
         state = self.state
         if self._ahead and not requests and state is not CLOSING:
             self._ahead = 0
-            self.transport.resume_reading()
+            self._intake.let_in()
         if state is not WAITING:  # or what is said so far goes out with the answer
             self.flush()
             if self._is_leaving and self._is_resting():
@@ -340,7 +346,7 @@ class Session(asyncio.Protocol):
 
     def _take_more(self) -> None:
         self._ahead = 0
-        self.transport.resume_reading()
+        self._intake.let_in()
         self.pump()
 
     def begin(self, work: Coroutine[Any, Any, None], state: State = WORKING) -> None:
