@@ -57,7 +57,7 @@ def vclock(node: Node) -> dict[str, int]:
 
 
 def stand_still(master: Node, replica: Node) -> None:
-    """The replica gets nothing any more: what it had asked for before is answered by another row."""
+    """The replica gets nothing any more: what it had asked for is answered by another row."""
     replica.pause()
     master.sql("INSERT INTO other_rows VALUES (1)")
 
