@@ -42,6 +42,10 @@ STATEMENTS = {
     "all rows, by simple query": Told("SELECT * FROM t"),
     "groups": Told("SELECT v, count(*) FROM t GROUP BY v ORDER BY v"),
     "a join": Told("SELECT * FROM t a JOIN t b ON a.n = b.n"),
+    "a join of parts": Told(
+        "SET sql_repartition = 'on'; SELECT a.id, b.id FROM t a JOIN t b ON a.v = b.v"
+    ),
+    "a window": Told("SELECT id, sum(n) OVER (PARTITION BY v) FROM t"),
     "a sub-query": Told("SELECT * FROM t WHERE id IN (SELECT id FROM t WHERE n > 3) ORDER BY 1"),
     "a row here": Told("$SELECT * FROM t WHERE id = 1"),
     "a row there": Told("$SELECT * FROM t WHERE id = 2"),
