@@ -6,13 +6,9 @@ from typing import Any
 
 import pytest
 
-from cairn.model.errors import NoMaster
-from cairn.node.statements.asker import dispatch
 from cairn.sim.cluster.loads.kin import Kin
 from cairn.sim.cluster.session_trials import KIN_KINDS, KinTrial
 from tests.sim_cluster.test_registers import silence  # noqa: F401
-
-Patch = pytest.MonkeyPatch
 
 
 def test_what_one_statement_does_is_whole_while_masters_go_and_buckets_move() -> None:
@@ -30,6 +26,12 @@ def test_every_kind_of_blow_against_them(kind: str) -> None:
     for seed in range(100, 105):
         found = KinTrial(seed, kind).run()
         assert found.failure is None, f"kin-{kind} {seed}: {found.failure}"
+
+
+@pytest.mark.slow
+def test_blocks_that_wait_when_their_instance_ends_are_run_or_refused() -> None:
+    """They were run with a connection that was closed already, an internal error."""
+    assert KinTrial(1, "full-disks").run().failure is None
 
 
 # --- the judge ------------------------------------------------------------------------------------
@@ -70,10 +72,3 @@ def test_tallies_are_judged(rows: list[Any], why: str) -> None:
 def test_families_are_judged(rows: list[Any], why: str) -> None:
     known = {7: True, 8: False, 9: None}
     assert books()._why_not_whole(rows, known, {7, 8, 9}) == why
-
-
-@pytest.mark.slow
-def test_a_write_that_is_repeated_without_knowing_is_found(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(dispatch, "unknown", lambda who, problem: NoMaster(problem.message))
-    found = [KinTrial(seed, "cuts", "sync").run().failure or "" for seed in range(1, 7)]
-    assert any("2 times" in each or "23505" in each or "told" in each for each in found), found
