@@ -278,7 +278,7 @@ def _differences(before: dict[str, Left], now: dict[str, Left]) -> str:
 
 
 def cancel(scene: Ended, client: WireClient) -> None:
-    client._session.cancel()
+    client.cancel()
 
 
 def hang_up(scene: Ended, client: WireClient) -> None:

@@ -161,7 +161,7 @@ def _position(text: str) -> Place:
         match value:
             case int() if 0 <= value < 2**63:
                 place.lsns[origin] = value
-            case [int(lsn), int(epoch)] if 0 <= min(lsn, epoch) and max(lsn, epoch) < 2**63:
+            case [int(lsn), int(epoch)] if min(lsn, epoch) >= 0 and max(lsn, epoch) < 2**63:
                 place.lsns[origin], place.epochs[origin] = value
             case _:
                 raise InvalidParameter(f"not a position: {text}", hint=_POSITION)

@@ -167,6 +167,10 @@ class WireClient:
     def is_over(self) -> bool:
         return self._problem is not None
 
+    def cancel(self) -> None:
+        """What is under way is to end, if it can."""
+        self._session.cancel()
+
     def close(self) -> None:
         """The client goes: whatever is under way is nobody's any more."""
         self._session.transport.close()
