@@ -30,6 +30,7 @@ TABLES = (
     "c INT REFERENCES child ON DELETE SET NULL) DISTRIBUTED BY ()",
     "CREATE INDEX child_p ON child (p)",
     "CREATE INDEX pet_c ON pet (c)",
+    "CREATE UNIQUE INDEX one_pet ON pet (c) WHERE id >= 1000000",
     "CREATE VIEW glad AS SELECT id FROM parent WHERE m > 'ok'",
 )
 ORPHANS = (
@@ -132,6 +133,7 @@ def test_a_backup_brings_types_keys_and_views_back(new_cluster: Make) -> None:
     made(one)
     one.sql("INSERT INTO parent VALUES (1, 'happy'), (2, 'sad'), (3, 'ok')")
     one.sql("INSERT INTO child (id, p) VALUES (1, 1), (2, 2)")
+    one.sql("INSERT INTO pet VALUES (1, 2), (2, 2), (1000001, 2)")
     one.sql("ALTER TYPE mood ADD VALUE 'cross' BEFORE 'sad'")
     one.sql("CREATE PROCEDURE more(int) AS $$ INSERT INTO parent VALUES ($1) $$")
     taken = backed_up(one, source.dir / "backups")
@@ -145,6 +147,11 @@ def test_a_backup_brings_types_keys_and_views_back(new_cluster: Make) -> None:
     with there["j2"].connect() as sql:
         with pytest.raises(psycopg.errors.ForeignKeyViolation):
             sql.execute("INSERT INTO child VALUES (50, 99)")
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            sql.execute("INSERT INTO pet VALUES (1000002, 2)")
+        assert sql.execute("INSERT INTO pet VALUES (3, 2)").rowcount == 1
+        few = "SELECT c, count(*) FROM pet WHERE id >= 1000000 AND c = 2 GROUP BY c"
+        assert sql.execute(few).fetchall() == [(2, 1)]
         with pytest.raises(psycopg.errors.InvalidTextRepresentation):
             sql.execute("INSERT INTO parent VALUES (9, 'nobody')")
         sql.execute("CALL more(7)")

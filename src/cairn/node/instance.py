@@ -389,11 +389,11 @@ class Instance:
         self.life.stop_runners()
         self.runner.close()
         self.execution.close()
-        self.block_owner.close()
         self._calls_apart.close()
         self._raft_disk.close()
         self.backups.close()
         self.data.close()
+        self.block_owner.close()  # blocks that were queued have been run with it
         self.moving.close()
         self.giving.close()
         self.replication.close()
