@@ -351,7 +351,7 @@ def table_of_row(row: Sequence[Any]) -> Table:
                 item["is_nullable"],
                 tuple(item.get("sizes", ())),
                 item.get("default"),
-                msgspec.convert(item.get("identity"), Identity | None),
+                item.get("identity") and msgspec.convert(item["identity"], Identity),
                 bool(item.get("hidden")),
                 bool(item.get("zeros")),
                 str(item.get("comment") or ""),
