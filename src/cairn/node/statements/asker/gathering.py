@@ -20,6 +20,7 @@ from cairn.node.statements.asker.streams import Gathered, Stream, piece_bytes
 from cairn.node.statements.context import Context
 from cairn.sql import plans
 from cairn.sql.render.sent import Split
+from cairn.sql.render.slots import with_ranges
 from cairn.storage.files.pieces import Encoded, Row, Rows, too_many
 
 Answer = tuple[list[Row], Stream | None]  # some rows, and where the rest comes from
@@ -62,6 +63,7 @@ class Gathering:
             asked = msgspec.structs.replace(
                 request,
                 sql=fragment.with_ranges(list(ranges)),
+                grouped=with_ranges(fragment.grouped, list(ranges)),
                 args=request.args if sending is None else (*request.args, *sending.args(ranges)),
                 ranges=ranges,
                 piece_bytes=piece,
