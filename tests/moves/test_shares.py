@@ -46,9 +46,9 @@ def test_a_weight_of_zero_drains() -> None:
     assert shares.held(after(rows, moves)) == {"b": 1500, "c": 1500}
 
 
-def test_who_leaves_gives_everything_whatever_its_weight() -> None:
+def test_who_leaves_gives_everything_however_little_it_has() -> None:
     rows = [row(1, 5, "a"), row(6, 3000, "b")]
-    moves = shares.plan(rows, {"a": 1.0, "b": 1.0}, drained=frozenset({"a"}))
+    moves = shares.plan(rows, {"a": 0.0, "b": 1.0})
     assert [(move.start, move.end, move.target) for move in moves] == [(1, 5, "b")]
 
 

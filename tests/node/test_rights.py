@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import get_args
 
@@ -34,7 +35,7 @@ from cairn.node.statements.changes.access import (
 )
 from cairn.sql import plans
 from cairn.sql.api import prepare
-from cairn.sql.plans import AclPlan
+from cairn.sql.plans import AclPlan, Prepared
 
 ANN, BOB, ROLE, BOSS = range(FIRST_USER_ID, FIRST_USER_ID + 4)
 RIGHTS = (
@@ -197,12 +198,18 @@ def holds(right: str, needed: str) -> bool:
     )
 
 
-def is_allowed(statement: str, found: Table, known: Catalog, user: int = ANN) -> bool:
-    if "v_of" not in statement:  # what a view names cannot be renamed
+@functools.cache
+def planned(text: str, user: int) -> Prepared:
+    """Once for all rights, as an instance keeps it: they are looked at whenever it is run."""
+    known = catalog()
+    if "v_of" not in text:  # what a view names cannot be renamed
         known = msgspec.structs.replace(known, views={})
-    prepared = prepare(text_of(statement, found), known, user_id=user)
+    return prepare(text, known, user_id=user)
+
+
+def is_allowed(statement: str, found: Table, known: Catalog, user: int = ANN) -> bool:
     try:
-        prepared.check_rights(user, known)
+        planned(text_of(statement, found), user).check_rights(user, known)
     except AccessDenied:
         return False
     return True
@@ -267,8 +274,7 @@ def test_the_matrix_has_every_kind_of_statement() -> None:
     """A new kind of plan has to come into it, or say where its rights are looked at."""
     seen: set[type] = set()
     for each, kind in cases():
-        known = catalog() if "v_of" in each else msgspec.structs.replace(catalog(), views={})
-        plan = prepare(text_of(each, TABLES[kind]), known, user_id=ANN).plan
+        plan = planned(text_of(each, TABLES[kind]), ANN).plan
         seen |= {type(plan), type(plans.carried_out(plan))}
     assert set(get_args(plans.Plan)) - seen - set(ELSEWHERE) == set()
     assert seen & {plans.AclPlan, plans.SessionPlan, plans.EmptyPlan} == set()

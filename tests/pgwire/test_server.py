@@ -7,6 +7,7 @@ from struct import pack
 import pytest
 
 from cairn.model.errors import CairnError, ProtocolViolation
+from cairn.pgwire import messages
 from cairn.pgwire.server import requests as ask
 from cairn.pgwire.server.server import PgServer, Phase
 
@@ -222,8 +223,8 @@ def test_the_other_answers_are_as_the_protocol_has_them() -> None:
     assert pg.take() == b"".join(
         message(kind) for kind in (b"1", b"2", b"3", b"I", b"s", b"c")
     ) + message(b"Z", b"T")
-    pg.parameter_description([20, 25])
-    pg.row_description([("n", 20, 1)])
+    pg.raw(messages.parameter_description([20, 25]))
+    pg.raw(messages.row_description([("n", 20, 1)]))
     assert pg.take() == message(b"t", pack("!HII", 2, 20, 25)) + message(
         b"T", b"\0\1n\0" + pack("!IhIhih", 0, 0, 20, 8, -1, 1)
     )

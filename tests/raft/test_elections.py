@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn.raft.types import Message, MsgKind, Role
-from cairn.sim.script import Script
+from tests.raft.script import Script
 
 
 def test_a_cluster_elects_one_leader_by_itself() -> None:

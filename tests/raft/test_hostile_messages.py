@@ -10,7 +10,7 @@ import pytest
 from cairn.model.errors import CairnError
 from cairn.raft.types import ConfState, Entry, Message, MsgKind, Snapshot, SnapshotMeta
 from cairn.raft.wire import decode_message, encode_message
-from cairn.sim.script import Script
+from tests.raft.script import Script
 
 SEEDS = range(40)
 NUMBERS = (0, 1, 2, 3, 4, 5, 7, 100, 2**31, 2**62)

@@ -11,7 +11,7 @@ from cairn.raft.types import (
     ProposalDropped,
     Role,
 )
-from cairn.sim.script import Script
+from tests.raft.script import Script
 
 
 def test_a_learner_joins_catches_up_and_is_promoted() -> None:

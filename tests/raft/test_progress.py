@@ -7,7 +7,15 @@ import pytest
 from cairn.raft.core import RaftCore
 from cairn.raft.memory import MemoryStorage
 from cairn.raft.progress import Flow, Progress
-from cairn.raft.types import Config, ConfState, Entry, HardState, RaftCorruption
+from cairn.raft.types import (
+    Config,
+    ConfState,
+    Entry,
+    HardState,
+    RaftCorruption,
+    Snapshot,
+    SnapshotMeta,
+)
 
 
 def replicating(match: int = 5, window: int = 2) -> Progress:
@@ -90,7 +98,7 @@ def test_a_commit_or_an_apply_past_the_log_is_corruption(commit: int, applied: i
 
 def test_a_state_machine_older_than_the_log_is_corruption() -> None:
     made = storage(commit=3)
-    made.create_snapshot(2, ConfState((1,)))
+    made.snap = Snapshot(SnapshotMeta(2, made.term(2), ConfState((1,))), b"")
     made.compact(2)
     with pytest.raises(RaftCorruption):
         RaftCore(Config(1), made, applied=1)

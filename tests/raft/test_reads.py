@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cairn.raft.types import Message, MsgKind, ReadState
-from cairn.sim.script import Script
+from tests.raft.script import Script
 
 
 def test_a_leader_answers_after_a_round_of_heartbeats() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cairn.raft.types import Entry, Message, MsgKind, RaftCorruption
-from cairn.sim.script import Script
+from tests.raft.script import Script
 
 
 def test_everyone_applies_the_same() -> None:

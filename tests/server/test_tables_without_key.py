@@ -73,6 +73,8 @@ def test_a_primary_key_is_added_when_the_rows_are_there(sql: Connection) -> None
     put = "INSERT INTO firm VALUES ('new', 7) ON CONFLICT (a) DO UPDATE SET b = EXCLUDED.b"
     sql.execute(put)
     assert rows(sql, "SELECT * FROM firm WHERE a = 7") == [("new", 7)]
+    sql.execute("INSERT INTO firm VALUES ('x', 7) ON CONFLICT ON CONSTRAINT firm_pkey DO NOTHING")
+    assert rows(sql, "SELECT * FROM firm WHERE a = 7") == [("new", 7)]
     keys = (
         "SELECT conname FROM pg_catalog.pg_constraint WHERE contype = 'p' "
         "AND conrelid = 'firm'::regclass"

@@ -13,7 +13,7 @@ from cairn.raft.types import (
     ProposalDropped,
     Role,
 )
-from cairn.sim.script import Script
+from tests.raft.script import Script
 
 
 def vote_request_after_sync() -> None:

@@ -9,7 +9,7 @@ from cairn.raft.types import ConfState, Entry, HardState, Message, MsgKind, Read
 from cairn.sim.clients import Replay
 from cairn.sim.oracles import Oracles, Violation, quorums_overlap
 from cairn.sim.requests import Op
-from cairn.sim.script import Script, ScriptNode
+from tests.raft.script import Script, ScriptNode
 
 
 def led() -> tuple[Oracles, Script, ScriptNode]:

@@ -20,6 +20,9 @@ from cairn.client.sync_pool import SyncPool
 IS_READY = all(importlib.util.find_spec(name) for name in ("pyspark", "pyarrow", "numpy"))
 collect_ignore_glob = [] if IS_READY else ["test_*.py"]
 CAIRN = [sys.executable, "-m", "cairn.cli.main"]
+# No JVM here lives long enough for its second compiler, which took half of its CPU.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_LAUNCHER_OPTS"] = QUICK_JAVA
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
@@ -124,6 +127,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         "spark.log.level": "OFF",
+        "spark.python.daemon.module": "tests.spark.warm_daemon",
     }
     found = session("local[2,4]", name="cairn tests", settings=settings)
     yield found

@@ -77,6 +77,7 @@ def _start(folder: str) -> None:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        "spark.executor.extraJavaOptions": os.environ["SPARK_SUBMIT_OPTS"],  # the driver's
     }
     session(MASTER, name="cairn tests on a cluster", settings=settings)
 

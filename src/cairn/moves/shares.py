@@ -54,20 +54,13 @@ def is_near(have: int, share: int) -> bool:
     return abs(have - share) <= max(1, int(share * NEAR))
 
 
-def plan(
-    rows: Sequence[BucketRange],
-    weights: dict[str, float],
-    *,
-    drained: frozenset[str] = frozenset(),
-    piece: int | None = None,
-) -> list[Wanted]:
+def plan(rows: Sequence[BucketRange], weights: dict[str, float]) -> list[Wanted]:
     """All moves that are still wanted, in the order in which they should begin.
 
-    `drained` replicasets must have nothing at the end, however near they are to it. Without
-    anybody to give to, nothing is planned.
+    Who leaves has no weight. Without anybody to give to, nothing is planned.
     """
     total = sum(row.end - row.start + 1 for row in rows)
-    share = shares({name: 0.0 if name in drained else w for name, w in weights.items()}, total)
+    share = shares(weights, total)
     if not any(share.values()):
         return []
     have = held(rows)
@@ -93,7 +86,7 @@ def plan(
                 continue
             given.look_for(after, before)
             while over[taker] < 0 and over[giver] > 0 and given:
-                size = min(-over[taker], over[giver], piece or PIECE)
+                size = min(-over[taker], over[giver], PIECE)
                 start, end = given.take(size)
                 found.append(Wanted(start, end, giver, taker))
                 over[giver] -= end - start + 1

@@ -103,10 +103,6 @@ class CasLog:
         self._ranges = 0  # of all records
         self._by_request: dict[bytes, LogRecord] = {}
 
-    @property
-    def last_index(self) -> int:
-        return self._records[-1].index if self._records else self.compacted_index
-
     def rebuild(self, compacted_index: int, records: Iterable[LogRecord]) -> None:
         self.compacted_index = compacted_index
         self._records.clear()

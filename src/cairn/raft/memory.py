@@ -93,12 +93,6 @@ class MemoryStorage:
         self.compacted_term = snapshot.meta.term
         self.log = []
 
-    def create_snapshot(self, index: int, conf: ConfState, handle: bytes = b"") -> Snapshot:
-        """Note a snapshot of the state machine at `index`, where `conf` was in force."""
-        assert index > self.snap.meta.index
-        self.snap = Snapshot(SnapshotMeta(index, self.term(index), conf), handle)
-        return self.snap
-
     def compact(self, index: int) -> None:
         """Drop entries up to `index`, which a snapshot covers."""
         assert index <= self.snap.meta.index, "only what a snapshot covers may go"

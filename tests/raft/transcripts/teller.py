@@ -20,7 +20,7 @@ from cairn.raft.types import (
     ProposalDropped,
     Ready,
 )
-from cairn.sim.script import Script, ScriptNode
+from tests.raft.script import Script, ScriptNode
 
 from .words import KINDS, conf_said, entries_said, kinds, said
 
@@ -41,7 +41,7 @@ def retell(text: str) -> str:
 
 
 class Teller:
-    """A small cluster (`cairn.sim.script`) and the lines that tell what it does."""
+    """A small cluster (`tests.raft.script`) and the lines that tell what it does."""
 
     script: Script
 

@@ -191,8 +191,8 @@ class Catalog(msgspec.Struct, frozen=True, weakref=True, dict=True):
                 return tier.name
         return "default"
 
-    def setting(self, key: str, scope: str = "") -> Any:
-        return self.settings.get((key, scope))
+    def setting(self, key: str) -> Any:
+        return self.settings.get((key, ""))
 
     def user_by_id(self, user_id: int) -> User | None:
         for user in self.users.values():

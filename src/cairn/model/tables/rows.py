@@ -337,6 +337,10 @@ def index_of(row: Sequence[Any]) -> Index:
     )
 
 
+def _identity(found: Any) -> Identity | None:
+    return None if found is None else msgspec.convert(found, Identity)
+
+
 def table_of_row(row: Sequence[Any]) -> Table:
     """Without its primary key, which `_pico_index` has."""
     sharded = _DISTRIBUTION.decode(row[2]).get("ShardedImplicitly")
@@ -351,7 +355,7 @@ def table_of_row(row: Sequence[Any]) -> Table:
                 item["is_nullable"],
                 tuple(item.get("sizes", ())),
                 item.get("default"),
-                msgspec.convert(item.get("identity"), Identity | None),
+                _identity(item.get("identity")),
                 bool(item.get("hidden")),
                 bool(item.get("zeros")),
                 str(item.get("comment") or ""),

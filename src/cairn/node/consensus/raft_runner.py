@@ -196,10 +196,6 @@ class RaftRunner:
         self.core.transfer_leader(to)
         self.wake()
 
-    def campaign(self) -> None:
-        self.core.campaign()
-        self.wake()
-
     async def read_index(self, timeout_s: float) -> int:
         """An index that covers every write acknowledged before this call."""
         self._read_number += 1

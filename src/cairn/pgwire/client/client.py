@@ -210,11 +210,6 @@ class PgClient:
         return self._replies.parameters
 
     @property
-    def refused_extensions(self) -> list[str]:
-        """`_pq_.` options of ours that the server does not know."""
-        return self._replies.refused_extensions
-
-    @property
     def on_notice(self) -> list[Callable[[Notice], None]]:
         """Called with every notice, in the order they come. Append to it."""
         return self._replies.on_notice

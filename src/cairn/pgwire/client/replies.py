@@ -52,7 +52,6 @@ class Replies:
         self.outcomes: list[ServerAnswer] = []
         self.on_notice: list[Callable[[Notice], None]] = []
         self.parameters: dict[str, str] = {}
-        self.refused_extensions: list[str] = []
         self.statements: dict[str, Prepared] = {}
         self.status = "I"
         self.pid, self.key = 0, b""
@@ -193,7 +192,7 @@ class Replies:
         if len(body) < 8:
             raise ProtocolViolation("a protocol negotiation is cut short")
         (count,) = m.UINT32.unpack_from(body, 4)
-        self.refused_extensions = backend.decode_strings(body[8:], count)
+        backend.decode_strings(body[8:], count)  # options of ours that it does not know
 
     def _copy_in(self, body: bytes) -> bytes | None:
         backend.decode_copy_format(body)

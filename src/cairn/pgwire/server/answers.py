@@ -58,12 +58,6 @@ class Answers:
     def portal_suspended(self) -> None:
         self._out.append(m.PORTAL_SUSPENDED)
 
-    def parameter_description(self, oids: Sequence[int]) -> None:
-        self._out.append(m.parameter_description(oids))
-
-    def row_description(self, columns: Sequence[m.Column]) -> None:
-        self._out.append(m.row_description(columns))
-
     def command_complete(self, tag: str) -> None:
         made = _TAGS.get(tag)
         if made is None:

@@ -108,7 +108,7 @@ def _uniques(caller: Caller, table: Table, names: list[str]) -> list[Unique]:
             hint='write with option("commit", "direct")',
         )
     return [
-        Unique(table.named_key or f"{table.name}_pkey", table.primary_key),
+        Unique(table.key_name, table.primary_key),
         *(
             Unique(index.name, index.columns)
             for index in indexes

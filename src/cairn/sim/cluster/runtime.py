@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
@@ -124,6 +125,7 @@ class VirtualDisk:
         self._is_written = False
         self.is_busy = self._is_closed = False
         self.path = Path(connection.filename)
+        self._log = self.path.with_name(f"{self.path.name}-wal")
         self.synced = self._log_size()
         self.is_full = False  # the next group finds no space
         self.is_hung = False  # nothing is written any more, and nobody is told
@@ -188,9 +190,10 @@ class VirtualDisk:
             return
         self.groups += 1
         self.jobs += len(self._writing)
+        length = self._log_size()
         if is_synced:
-            self.synced = self._log_size()
-        self._lengths.append(self._log_size())
+            self.synced = length
+        self._lengths.append(length)
         self._observe(self._name, self._connection)
         self._runtime.step(f"after a {how}")
 
@@ -222,12 +225,11 @@ class VirtualDisk:
 
     # --- a power cut ------------------------------------------------------------------------------
 
-    @property
-    def _log(self) -> Path:
-        return self.path.with_name(self.path.name + "-wal")
-
     def _log_size(self) -> int:
-        return self._log.stat().st_size if self._log.exists() else 0
+        try:
+            return os.stat(self._log).st_size
+        except FileNotFoundError:
+            return 0
 
     def forget(self, commits: int) -> None:
         """A disk that lied: the last commits would not outlive a power cut."""

@@ -180,7 +180,7 @@ def _conflict_columns(scope: Scope, table: Table, node: exp.Expr) -> tuple[str, 
     constraint = node.args.get("constraint")
     if constraint is not None:
         name = name_of(constraint)
-        if name == (table.named_key or f"{table.name}_pkey"):
+        if name == table.key_name:
             return table.primary_key
         found = next((tuple(index.columns) for index in indexes if index.name == name), None)
         if found is None:

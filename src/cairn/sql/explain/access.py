@@ -49,7 +49,7 @@ def _shown(way: str, terms: str, table: Table, catalog: Catalog | None) -> str:
 
 def _index_name(physical: str, table: Table, catalog: Catalog | None) -> str:
     if physical.startswith("sqlite_autoindex"):
-        return table.named_key or f"{table.name}_pkey"
+        return table.key_name
     for index in () if catalog is None else catalog.indexes.get(table.id, ()):
         if index.physical_name == physical:
             return index.name

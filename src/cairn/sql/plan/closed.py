@@ -59,10 +59,6 @@ def evaluator(expr: Expr) -> Evaluate | None:
     return None
 
 
-def is_closed(expr: Expr) -> bool:
-    return evaluator(expr) is not None
-
-
 def value_of(expr: Expr, type_: ColumnType) -> Callable[[Params], Any] | None:
     """Like `evaluator`, but giving the Python value, as hashing wants it."""
     if isinstance(expr, Param) and expr.type is type_:

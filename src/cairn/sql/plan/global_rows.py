@@ -33,7 +33,7 @@ from cairn.sql.render.slots import Params, Slots
 def unique_violation(
     table: Table, columns: Sequence[str], row: Row, name: str | None = None
 ) -> UniqueViolation:
-    index = name or table.named_key or f"{table.name}_pkey"
+    index = name or table.key_name
     return UniqueViolation(
         f'Duplicate key exists in unique index "{index}" in space "{table.name}"',
         detail=key_exists(table, columns, row),

@@ -99,4 +99,4 @@ def _index_name(table: Table, columns: list[str], catalog: Catalog) -> str:
     for index in catalog.indexes.get(table.id, ()):
         if index.unique and list(index.columns) == columns:
             return index.name
-    return table.named_key or f"{table.name}_pkey"
+    return table.key_name

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from cairn.model.errors import DiskFull, StorageDamaged
+from cairn.model.errors import StorageDamaged
 from cairn.storage.files.checksums import has_checksums, is_damage, require
 
 BUSY_TIMEOUT_MS = 10_000
@@ -144,10 +144,6 @@ def insert_many(
 
 def is_disk_full(problem: BaseException) -> bool:
     return isinstance(problem, apsw.FullError)
-
-
-def disk_full(problem: BaseException) -> DiskFull:
-    return DiskFull(f"no space left for the database: {problem}", hint="free space and restart")
 
 
 def explained(problem: BaseException) -> str:

@@ -37,11 +37,11 @@ def answer(call: bytes) -> bytes:
         return _encode((False, of_value(problem, name).to_wire()))
 
 
-def read_exactly(file: int, size: int) -> bytes:
-    """Raises EOFError."""
+def read_exactly(size: int) -> bytes:
+    """From standard input. Raises EOFError."""
     parts, left = [], size
     while left:
-        part = os.read(file, min(left, 1 << 20))
+        part = os.read(0, min(left, 1 << 20))
         if not part:
             raise EOFError
         parts.append(part)
@@ -53,8 +53,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     try:
         while select.select([0], [], [], IDLE_S)[0]:
-            size = int.from_bytes(read_exactly(0, HEAD), "little")
-            told = memoryview(answer(read_exactly(0, size)))
+            size = int.from_bytes(read_exactly(HEAD), "little")
+            told = memoryview(answer(read_exactly(size)))
             os.write(1, len(told).to_bytes(HEAD, "little"))
             while told:
                 told = told[os.write(1, told) :]

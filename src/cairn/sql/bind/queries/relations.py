@@ -189,7 +189,7 @@ def _index(scope: Scope, node: exp.Table, table: Table) -> str:
             )
         if index.name == name:
             return index.physical_name
-    if name == (table.named_key or f"{table.name}_pkey"):
+    if name == table.key_name:
         return f"sqlite_autoindex_{table.physical_name}_1"
     raise CairnError(
         f'table "{table.name}" has no index "{name}"',
