@@ -100,8 +100,8 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class ForeignKey(msgspec.Struct, frozen=True):
-    """A row of the parent has to be there. Columns are told by their places, which stay; a row and
-    the one it names lie in one bucket."""
+    """A row of the parent has to be there. Columns are told by their places, which stay. A row and
+    the one it names lie in one bucket, or every instance has the parent."""
 
     name: str
     columns: tuple[int, ...]
@@ -110,6 +110,7 @@ class ForeignKey(msgspec.Struct, frozen=True):
     on_delete: str = "no action"  # restrict, cascade, set null
     on_update: str = "no action"
     is_deferred: bool = False  # looked at when the block ends
+    is_global: bool = False  # the parent: changed through Raft, and read in this instance's copy
 
 
 class Table(msgspec.Struct, frozen=True):

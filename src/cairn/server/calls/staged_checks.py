@@ -62,6 +62,11 @@ async def check(
     if against not in _AGAINST:
         raise InvalidParameter(f"against {against}: one of {', '.join(_AGAINST)}")
     found, names = sharded_table(caller, table), column_names(columns)
+    if any(key.is_global for key in found.foreign_keys):
+        raise Unsupported(  # who deletes what they name in between would leave half of the write
+            f"a staged write of table {found.name} cannot be kept together with its foreign keys",
+            hint='write with option("commit", "direct")',
+        )
     decoder = decoder_for(caller, found, names)
     listed = _chunks(chunks)
     uniques = _uniques(caller, found, names) if against != "nothing" else []

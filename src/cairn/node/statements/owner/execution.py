@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +35,7 @@ class Execution:
         raft: Path,
         raft_disk: Disk,
         register: Callable[[apsw.Connection], None],
+        catch_up: Callable[[float], Awaitable[None]],
     ) -> None:
         path = data.store.path
         self.data = data
@@ -50,7 +51,7 @@ class Execution:
         self.reads = OwnerReads(
             data, lease, replication, self.guard, self.reader, raft, register, spill_max
         )
-        self.writes = OwnerWrites(state, data, lease, replication, self._kinds)
+        self.writes = OwnerWrites(state, data, lease, replication, self._kinds, catch_up)
 
     def close(self) -> None:
         self.reads.close()
