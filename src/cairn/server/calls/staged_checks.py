@@ -106,10 +106,10 @@ def _chunks(text: str) -> list[Chunk]:
 def _uniques(caller: Caller, table: Table, names: list[str]) -> list[Unique]:
     """An index with a column that is not given has NULL there, which equals nothing."""
     indexes = caller.catalog.indexes.get(table.id, ())
-    some = [index.name for index in indexes if index.unique and index.rule]
+    some = [index.name for index in indexes if index.unique and not index.is_key]
     if some:  # nobody has looked whether two rows would clash, and half of them would be there
         raise Unsupported(
-            f"a staged write cannot be checked against the unique index {some[0]} of some rows",
+            f"a staged write cannot be checked against the unique index {some[0]} ",
             hint='write with option("commit", "direct")',
         )
     return [

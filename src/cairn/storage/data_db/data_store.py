@@ -207,7 +207,7 @@ class DataStore(RowTables):
     ) -> tuple[int, int] | None:
         """The same in C, from a request whose parameters begin at `at`. None: nothing was done, and
         Python has to do it."""
-        if self.kin.names(table):
+        if self.kin.names(table) or any(each.computed for each in self.indexes.get(table, ())):
             return None
         origin, epoch = self.origin, self.fence.epoch
         number = self._origins.get(origin)

@@ -219,6 +219,21 @@ class RowTables:
         indexes = self.indexes.get(table.id, ())
         return {index.physical_name: create_index_sql(table, index) for index in indexes}
 
+    def computed_by(self, version: str) -> None:
+        """Indexes of expressions were made by functions of some version; another one makes them
+        anew. Before anything is written."""
+        query = "SELECT value FROM local_state WHERE key = 'computed_by'"
+        found: Any = self.connection.execute(query).fetchone()
+        if found is not None and found[0] == version:
+            return
+        execute = self.connection.execute
+        execute("BEGIN IMMEDIATE")
+        for index in (each for known in self.indexes.values() for each in known):
+            if index.computed and found is not None:
+                execute(f"REINDEX {index.physical_name}")
+        execute("INSERT OR REPLACE INTO local_state VALUES ('computed_by', ?)", (version,))
+        execute("COMMIT")
+
     def build_indexes(self, shape: Shape) -> None:
         """After a full copy: indexes are made once, over all rows."""
         assert shape.table is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from unicodedata import unidata_version
 
 import apsw
 
@@ -43,6 +44,7 @@ class Execution:
             path, raft, register, heavy=HEAVY_ON_ROWS, value_bytes=limits.QUICK_VALUE_BYTES
         )
         register(data.store.connection)
+        data.store.computed_by(unidata_version)  # what lower() gives may be another thing by now
         self.reader.stand_between(data.share_with(lambda: self.reader.count), raft_disk)
         remove_left(raft.parent)
         self._kinds = WriteKinds(path, raft, register)
