@@ -531,6 +531,22 @@ def test_rows_of_two_replicasets_for_update_are_refused_not_half_guarded(
             rows(loose, "SELECT n FROM account WHERE id = %s FOR UPDATE", one)
 
 
+def test_a_failed_block_does_not_look_at_what_comes_next(sql: Connection) -> None:
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        sql.execute("SELECT 1 / 0")
+    for text, state in (
+        ("SELECT nothing FROM nobody", "25P02"),
+        ("SELECT 'x'::int", "25P02"),
+        ("INSERT INTO account (nothing) VALUES (1)", "25P02"),
+        ("SELEC 1", "42601"),
+        ("ROLLBACK TO nowhere", "3B001"),
+    ):
+        for prepare in (False, True):
+            with pytest.raises(psycopg.Error) as told:
+                sql.execute(text.encode(), prepare=prepare)
+            assert told.value.sqlstate == state, text
+
+
 def test_commit_of_a_failed_block_says_what_stays(cluster: Cluster) -> None:
     name = f"b{uuid.uuid4().hex[:10]}"
     with cluster["i1"].connect() as session:

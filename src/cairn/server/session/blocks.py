@@ -94,6 +94,11 @@ class Block:
         if self.status == "T":
             self.status = "E"
 
+    def told(self, problem: CairnError) -> CairnError:
+        """In a failed block nobody is told what else is wrong with a statement, but its syntax."""
+        is_of_text = problem.sqlstate[:2] in ("22", "42") and problem.sqlstate != "42601"
+        return InFailedTransaction() if self.status == "E" and is_of_text else problem
+
     def check(self, prepared: Prepared) -> None:
         """In a failed block only its end is taken, or what goes back before the failure."""
         plan = prepared.plan
