@@ -32,6 +32,7 @@ from cairn.native.loading import FUNCTIONS, load
 from cairn.pgwire.values.encoders import float_text
 from cairn.sql.functions.functions import register
 from cairn.storage.data_db.packed_insert import PackedInsert
+from cairn.storage.groups import Groups
 from tests.fuzz.mutate import mutated
 from tests.native import test_decimals, test_packed_messages
 from tests.native.test_functions import KINDS, in_c, in_python, random_value
@@ -343,6 +344,28 @@ def messages(chance: random.Random) -> None:
     test_packed_messages.test_messages_are_equal(chance.randrange(1, 2**32))
 
 
+def groups(chance: random.Random) -> None:
+    """Values of any type under any kinds, and memory that runs out as in `no_memory`."""
+    connection = apsw.Connection(":memory:")
+    Groups(connection)
+    others = (*_OTHERS, b"", b"\x02" * 40, "é" * 90, -(2**63), 2.5, 0.0, None)
+    rows = [(chance.choice(others), chance.choice(others)) for _ in range(chance.randrange(60))]
+    connection.execute("CREATE TABLE t (a, b)")
+    connection.executemany("INSERT INTO t VALUES (?, ?)", rows)
+    word = "k" * chance.randrange(3) + "".join(chance.choice("kacirlgnz?") for _ in range(3))
+    given = ", ".join(chance.choice("ab") for _ in range(chance.randrange(6)))
+    made = f"SELECT packed_groups('{word}'{given and ', '}{given}) FROM t"
+    fail_after = getattr(library(), "fail_after", None) or (lambda count: None)
+    fail_after(chance.choice((-1, chance.randrange(12))))
+    try:
+        connection.execute(f"SELECT * FROM packed_rows(({made}), {len(word)})").fetchall()
+    except (apsw.SQLError, apsw.NoMemError, MemoryError):
+        pass
+    finally:
+        fail_after(-1)
+    connection.close()
+
+
 # --- memory that runs out -------------------------------------------------------------------------
 
 
@@ -386,6 +409,7 @@ STEPS: dict[str, Step] = {
         decimals,
         twins,
         messages,
+        groups,
         no_memory,
     )
 }

@@ -20,6 +20,7 @@ TOTALS, NUMBERS = "native/decimal_sums.c", "tests/native/test_decimals.py"
 TIMES, LIKES, TWINS = "native/times.c", "native/likes.c", "tests/native/test_twins.py"
 SHOWN, TOLD = "native/shown.c", "native/packed_messages.c"
 TELLING = "tests/native/test_packed_messages.py"
+GROUPS, OF_GROUPS = "native/groups.c", "tests/native/test_groups.py"
 SUMS, STREAMS = "tests/native/test_functions.py", "tests/native/test_columns.py"
 
 #: (rule, name, file, old, new, test)
@@ -420,5 +421,53 @@ OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("C", "C: a text has no room in its message", TOLD),
         *("*used + size + SHOWN_MOST + 16", "*used + SHOWN_MOST + 16"),
         TELLING,
+    ),
+    (
+        *("C", "C: keys whose hashes are nearly equal are one group", GROUPS),
+        "if (group->hash == hash && group->key_length == length &&",
+        "if (((group->hash ^ hash) & 7) == 0 ||",
+        OF_GROUPS,
+    ),
+    (
+        *("C", "C: a table of groups that grows forgets some", GROUPS),
+        "while (slots[at])\n            at = (at + 1) & (room - 1);\n        slots[at] = group;",
+        "slots[at] = group;",
+        OF_GROUPS,
+    ),
+    (
+        *("C", "C: a sum of a group wraps around", GROUPS),
+        "__builtin_add_overflow(state->value.whole, sqlite->value_int64(value),",
+        "0 && __builtin_add_overflow(state->value.whole, sqlite->value_int64(value),",
+        OF_GROUPS,
+    ),
+    (
+        *("C", "C: what adding reals loses is forgotten", GROUPS),
+        "state->rest += fabs(sum) >= fabs(more) ? sum - next + more : more - next + sum;",
+        "state->rest = 0;",
+        OF_GROUPS,
+    ),
+    (
+        *("C", "C: the least text is the shortest", GROUPS),
+        "return order ? order : (a_length > b_length) - (a_length < b_length);",
+        "return (a_length > b_length) - (a_length < b_length);",
+        OF_GROUPS,
+    ),
+    (
+        *("C", "C: the length of a kept text is not kept", GROUPS),
+        "    state->length = length;\n    return DONE;",
+        "    return DONE;",
+        OF_GROUPS,
+    ),
+    (
+        *("C", "C: groups have no limit of memory", GROUPS),
+        "if (said == DONE && table->bytes > MOST_BYTES)",
+        "if (0)",
+        OF_GROUPS,
+    ),
+    (
+        *("C", "C: a group without values has the sum 0", GROUPS),
+        "    if (!state->count)\n        return *to = 0xc0, to + 1;",
+        "    if (!state->count && kind == LEAST)\n        return *to = 0xc0, to + 1;",
+        OF_GROUPS,
     ),
 )

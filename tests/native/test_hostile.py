@@ -15,7 +15,7 @@ LONG = ("functions", "decimals", "twins", "messages")  # each goes through many 
 
 
 @pytest.mark.parametrize(
-    "name", ["lines", "columns", "packed", "pages", "reals", *LONG, "no_memory"]
+    "name", ["lines", "columns", "packed", "pages", "reals", *LONG, "groups", "no_memory"]
 )
 def test_nothing_that_c_is_given_ends_the_process_or_is_misread(name: str) -> None:
     from tests.native.hostile import STEPS
@@ -27,4 +27,13 @@ def test_nothing_that_c_is_given_ends_the_process_or_is_misread(name: str) -> No
 def test_each_step_of_the_attack_is_among_them() -> None:
     from tests.native.hostile import STEPS
 
-    assert list(STEPS) == ["lines", "columns", "packed", "pages", "reals", *LONG, "no_memory"]
+    assert list(STEPS) == [
+        "lines",
+        "columns",
+        "packed",
+        "pages",
+        "reals",
+        *LONG,
+        "groups",
+        "no_memory",
+    ]

@@ -38,8 +38,9 @@ from cairn.sql.plans import Prepared
 from cairn.sql.render.constraints import translate
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.sent import Parcel
-from cairn.sql.render.slots import Slots
+from cairn.sql.render.slots import Slots, with_ranges
 from cairn.storage.files.reshaping import check_rows, reshape
+from cairn.storage.groups import Groups
 from cairn.storage.readers import translated
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -72,12 +73,21 @@ def connection() -> apsw.Connection:
     return found
 
 
+def _comparable(rows: list[Any]) -> list[Any]:
+    """Sums of reals depend on the order in which they are added."""
+    return sorted(
+        [tuple(f"{v:.9g}" if isinstance(v, float) else v for v in row) for row in rows], key=repr
+    )
+
+
 class Cluster:
     """Runs plans as an executor would, without a network. `oracle` runs the query unplanned."""
 
     def __init__(self, replicasets: int = 3, bucket_count: int = 30) -> None:
         self.catalog = empty_catalog(bucket_count)
         self.nodes = [connection() for _ in range(replicasets)]
+        self.groups = [Groups(each) for each in self.nodes]
+        self.hashed = 0  # fragments whose groups C has made
         self.oracle_node = connection()
         edges = [round(bucket_count * k / replicasets) for k in range(replicasets + 1)]
         self.ranges = [(edges[k] + 1, edges[k + 1]) for k in range(replicasets)]
@@ -214,11 +224,7 @@ class Cluster:
                         continue
                     self.asked.append(at)
                     sent = [each.text([bounds]) for each in parcels]
-                    rows = (
-                        self.nodes[at]
-                        .execute(fragment.with_ranges([bounds]), (*fragment.bind(values), *sent))
-                        .fetchall()
-                    )
+                    rows = self._told(at, fragment, bounds, (*fragment.bind(values), *sent))
                     gathered[-1] += rows
                     self.moved += len(rows) + sum(len(json.loads(text)) for text in sent)
                     merge.executemany(f"INSERT INTO m{k} VALUES ({marks})", rows)
@@ -226,6 +232,19 @@ class Cluster:
         finally:
             for k in range(len(plan.fragments)):
                 merge.execute(f"DROP TABLE IF EXISTS temp.m{k}")
+
+    def _told(
+        self, at: int, fragment: plans.Fragment, bounds: tuple[int, int], args: Sequence[Any]
+    ) -> list[Any]:
+        """What an owner tells. Groups that C can make are those that SQLite makes."""
+        sql, by_hash = fragment.with_ranges([bounds]), with_ranges(fragment.grouped, [bounds])
+        rows = self.nodes[at].execute(sql, args).fetchall()
+        if not by_hash:
+            return rows
+        found = self.groups[at].asked(sql, args, by_hash).fetchall()
+        self.hashed += by_hash not in self.groups[at]._left
+        assert _comparable(found) == _comparable(rows), by_hash
+        return found
 
     def _joined(
         self,

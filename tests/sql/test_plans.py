@@ -159,3 +159,26 @@ def test_importing_the_way_in_does_not_import_sqlglot() -> None:
 
     code = "import sys, cairn.sql.api; sys.exit('sqlglot' in sys.modules or 'apsw' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("SELECT n, count(*), sum(n), min(s) FROM a GROUP BY n", "kaiil"),
+        ("SELECT count(*) FROM a GROUP BY n, s HAVING max(id) > 3", "kkag"),
+        ("SELECT n, count(*) FILTER (WHERE s > $1) FROM a GROUP BY n", "kc"),
+        ("SELECT lower(s), avg(d) FROM b JOIN a USING (id) GROUP BY 1", "kzc"),
+        ("SELECT DISTINCT n, s FROM a", "kk"),
+        ("SELECT count(DISTINCT s) FROM a", "k"),
+        ("SELECT id, count(*) FROM b GROUP BY id", ""),  # whole at each owner, and in order
+        ("SELECT k, count(*) FROM b GROUP BY id, k", ""),
+        ("SELECT n::double, count(*) FROM a GROUP BY 1", ""),
+        ("SELECT d, count(*) FROM b GROUP BY d", ""),  # 1.0 and 1.00 are one group
+        ("SELECT n, string_agg(s, ',') FROM a GROUP BY n", ""),
+        ("SELECT DISTINCT n FROM a ORDER BY n LIMIT 3", ""),
+        ("SELECT count(*) FROM a", ""),
+    ],
+)
+def test_groups_that_are_merged_are_made_by_a_hash(cluster: Cluster, text: str, kinds: str) -> None:
+    (fragment,) = plan(cluster, text).fragments
+    assert fragment.grouped.partition("packed_groups('")[2].partition("'")[0] == kinds

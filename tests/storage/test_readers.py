@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
-from cairn.model.errors import CairnError, LimitExceeded, MotionLimit
-from cairn.storage.readers import RowReader, TooLongHere
+from cairn.model.errors import CairnError, LimitExceeded, MotionLimit, QueryCanceled
+from cairn.native.library import library
+from cairn.storage.readers import RowCursor, RowReader, TooLongHere
 
 COUNTING = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r)"
 MIB = 1024 * 1024
@@ -120,3 +122,28 @@ def test_a_read_that_reached_its_limit_leaves_no_transaction_open(
     with pytest.raises(LimitExceeded):
         reader.rows(f"{COUNTING} SELECT n FROM r", (), 0, never(), most, lambda: None)
     assert not reader.connection.in_transaction
+
+
+@pytest.mark.skipif(library() is None, reason="there was no compiler")
+def test_groups_are_made_by_a_hash_and_ended_like_any_read(files: tuple[Path, Path]) -> None:
+    apsw.Connection(str(files[0])).execute("CREATE TABLE origin (x)")
+    reader = RowReader(*files, lambda _: None)
+
+    def rows(plain: str, source: str, stopped: threading.Event) -> list[Any]:
+        grouped = f"SELECT packed_groups('ka', n % 3) FROM ({source})"
+        grouped = f"SELECT c0, c1 FROM packed_rows(({grouped}), 2)"
+        cursor = RowCursor(reader, plain, (), 0, 0, stopped, lambda: None, grouped)
+        try:
+            return cursor.rows(10)
+        finally:
+            cursor.end()
+
+    left = "SELECT 'left to SQLite'"
+    some = "SELECT 1 AS n UNION ALL SELECT 4 UNION ALL SELECT 5"
+    assert rows(left, some, never()) == [(1, 2), (2, 1)]
+    assert rows(left, "SELECT 'text' * 1.5 AS n", never()) == [("left to SQLite",)]
+    stopped = never()
+    threading.Timer(0.05, stopped.set).start()
+    with pytest.raises(QueryCanceled):
+        rows(left, f"{COUNTING} SELECT n FROM r", stopped)
+    reader.close()

@@ -322,6 +322,7 @@ class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     user: int = 0  # who asks: threads are shared fairly between users
     shape: RowShape | None = None  # rows may be told as messages for the client, see `encoded`
     later_bytes: int = 0  # of each piece after the first; 0: as that one
+    grouped: str = ""  # the same as `sql` by `packed_groups`, which may leave it to `sql`
 
 
 class ReadResponse(msgspec.Struct, frozen=True, omit_defaults=True):

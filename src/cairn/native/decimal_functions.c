@@ -389,5 +389,6 @@ int twin_functions(sqlite3 *db, const sqlite3_api *api)
             if (state != SQLITE_OK)
                 return state;
         }
-    return decimal_sums(db);
+    int state = decimal_sums(db);
+    return state == SQLITE_OK ? packed_groups(db) : state;
 }

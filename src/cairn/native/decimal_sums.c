@@ -17,7 +17,7 @@
 
 static const char NO_MEMORY[] = "out of memory";
 
-typedef struct {
+struct Sum {
     uint64_t total[LIMBS]; /* two's complement, the lowest first; times 10^-scale */
     int scale;
     int64_t count;
@@ -25,7 +25,7 @@ typedef struct {
     int room;
     uint8_t *rest; /* the sum of those that Python adds up, as bytes; NULL: there are none */
     int rest_length;
-} Sum;
+};
 
 static void multiply(uint64_t *number, int power)
 {
@@ -201,6 +201,26 @@ static int digits_of_total(const Sum *sum, uint8_t *digits, int *is_negative)
     return count;
 }
 
+/* The most digits behind the point that one of the numbers has. */
+static int longest_scale(const Sum *sum)
+{
+    int longest = sum->room - 1;
+    while (longest > 0 && !sum->scales[longest])
+        longest--;
+    return longest;
+}
+
+/* Of what was added up here; how many bytes. */
+size_t sum_put(const Sum *sum, int is_shown, uint8_t *bytes)
+{
+    uint8_t digits[LIMBS * 20];
+    int is_negative, count = digits_of_total(sum, digits, &is_negative), scale = sum->scale;
+    for (; count && !digits[count - 1]; count--)
+        scale--;
+    int zeros = is_shown && !sum->rest ? longest_scale(sum) - (count && scale > 0 ? scale : 0) : 0;
+    return decimal_put(digits, count, scale, is_negative, zeros, bytes);
+}
+
 static void value(sqlite3_context *context, int is_shown)
 {
     Sum *sum = sqlite->aggregate_context(context, 0);
@@ -208,15 +228,9 @@ static void value(sqlite3_context *context, int is_shown)
         sqlite->result_null(context);
         return;
     }
-    uint8_t digits[LIMBS * 20], bytes[ENCODED_MOST];
-    int is_negative, longest = sum->room - 1;
-    int count = digits_of_total(sum, digits, &is_negative), scale = sum->scale;
-    for (; count && !digits[count - 1]; count--)
-        scale--;
-    while (longest > 0 && !sum->scales[longest])
-        longest--;
-    int zeros = is_shown && !sum->rest ? longest - (count && scale > 0 ? scale : 0) : 0;
-    size_t length = decimal_put(digits, count, scale, is_negative, zeros, bytes);
+    uint8_t bytes[ENCODED_MOST];
+    int longest = longest_scale(sum);
+    size_t length = sum_put(sum, is_shown, bytes);
     if (!sum->rest) {
         sqlite->result_blob(context, bytes, (int)length, COPIED);
         return;
@@ -230,6 +244,31 @@ static void value(sqlite3_context *context, int is_shown)
     else
         fail_likewise(context);
     sqlite->finalize(statement);
+}
+
+Sum *sum_new(void)
+{
+    return calloc(1, sizeof(Sum));
+}
+
+/* 0: Python would have to add it up, or there is no memory. */
+int sum_add(Sum *sum, sqlite3_value *value)
+{
+    Number number;
+    if (!read_decimal(value, &number) || number.scale > SUM_SCALE || !count_scale(sum, number.scale, 1))
+        return 0;
+    take(sum, &number, 0);
+    sum->count++;
+    return 1;
+}
+
+void sum_free(Sum *sum)
+{
+    if (!sum)
+        return;
+    free(sum->scales);
+    free(sum->rest);
+    free(sum);
 }
 
 static void forget(sqlite3_context *context)

@@ -31,5 +31,13 @@ void fail_likewise(sqlite3_context *context);
 
 int twin_functions(sqlite3 *db, const sqlite3_api *api);
 int decimal_sums(sqlite3 *db);
+int packed_groups(sqlite3 *db);
+
+/* A sum of DECIMAL of its own, for `groups.c`. */
+typedef struct Sum Sum;
+Sum *sum_new(void);
+int sum_add(Sum *sum, sqlite3_value *value);
+size_t sum_put(const Sum *sum, int is_shown, uint8_t *bytes);
+void sum_free(Sum *sum);
 
 #endif

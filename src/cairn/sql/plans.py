@@ -76,6 +76,7 @@ class Fragment:
     block: Any = field(default=None, compare=False, repr=False)  # likewise; or a change
     sent: tuple[Sent, ...] = ()  # its last values: rows of fragments that were gathered before
     splits: tuple[Split, ...] = ()  # or it is done by parts, wherever their rows are dealt out to
+    grouped: str = ""  # the same as `sql` for owners that can group by a hash
 
     def bucket_set(self, params: Params) -> frozenset[int] | None:
         """Buckets to ask; None: all of the tier."""

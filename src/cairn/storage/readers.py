@@ -30,7 +30,7 @@ from cairn.model.errors import (
 )
 from cairn.model.settings import limits
 from cairn.model.unexpected import of_value
-from cairn.native.loading import FUNCTIONS, POINTS, load
+from cairn.native.loading import POINTS, load
 from cairn.native.point_reads import Answers, Layout, PointRead
 from cairn.native.points import GivenUp
 from cairn.storage.data_db.shapes import TooLongHere
@@ -38,6 +38,7 @@ from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row, too_many
 from cairn.storage.files.spill import OPEN_EMPTY, SpillFiles, native
 from cairn.storage.files.writer import Disk
+from cairn.storage.groups import Groups
 
 T = TypeVar("T")
 Register = Callable[[apsw.Connection], None]
@@ -110,7 +111,7 @@ class RowReader:
             attach(self.connection, data, self._rows, native())
         attach(self.connection, raft, "raft", "" if self._spill is None else native())
         register(self.connection)
-        load(self.connection, FUNCTIONS)
+        self.groups = Groups(self.connection)
         self.connection.limit(apsw.SQLITE_LIMIT_LENGTH, value_bytes)
         for name in {"main", self._rows}:  # what a sort may hold is what the first one may
             self.connection.pragma("cache_size", -cache_kib, schema=name)
@@ -354,8 +355,9 @@ class RowCursor:
         opcode_max: int,
         stopped: Cancelled,
         check: Callable[[], object],
+        grouped: str = "",
     ) -> None:
-        self.reader, self.stopped = reader, stopped
+        self.reader, self.stopped, self._grouped = reader, stopped, grouped
         self._steps = Steps(stopped, opcode_max)
         self._sql, self._args, self._row_max, self._check = sql, args, row_max, check
         self._cursor: apsw.Cursor | None = None
@@ -386,7 +388,7 @@ class RowCursor:
         connection.set_progress_handler(self._steps, self._steps.every)
         self.reader.may_spill()
         self.reader.begin(self._check)
-        self._cursor = connection.execute(self._sql, self._args)
+        self._cursor = self.reader.groups.asked(self._sql, self._args, self._grouped)
         self._pieces = Pieces(self._cursor, self._row_max)
         return self._pieces
 

@@ -36,9 +36,8 @@ from cairn.server.face import PgFace
 from cairn.server.session.blocks import Block
 from cairn.server.session.copy.copying import CopyIn
 from cairn.server.session.extended import Extended
-from cairn.server.session.intake import Intake
 from cairn.server.session.running import Running
-from cairn.server.session.sending import Sending
+from cairn.server.session.sending import Intake, Sending
 from cairn.server.session.settings import Parameters
 from cairn.server.session.simple import Simple
 from cairn.server.session.start_up import StartUp

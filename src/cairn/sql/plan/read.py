@@ -63,6 +63,7 @@ from cairn.sql.plan.pieces import (
 )
 from cairn.sql.plan.point import read_anywhere, read_by_key
 from cairn.sql.plans import Exchange, Fragment, Meeting, ReadPlan, ScatterRead, Step
+from cairn.sql.render.groups import grouped
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.sent import ByBucket
 from cairn.sql.render.slots import Slots
@@ -182,7 +183,8 @@ class Gather:
 
     def fragment(self, block: Select) -> Fragment:
         slots = Slots()
-        sql = Renderer(slots, marks=True).query(linked(block))
+        renderer, own = Renderer(slots, marks=True), linked(block)
+        sql, by_hash = renderer.query(own), grouped(own, renderer) if _is_merged(block) else ""
         scans = scans_in(block)
         tier = check_one_tier(scans)
         assert tier is not None
@@ -191,9 +193,11 @@ class Gather:
         buckets = bucket_set(self.catalog, reads(block))
         sent = sent_with(block, self, self.catalog)
         if sent:
-            clauses = (each.clause(slots.count + n) for n, each in enumerate(sent, 1))
-            sql = f"WITH {', '.join(clauses)} {sql}"
-        return Fragment(sql, slots.bind(), types, tier, tables, buckets, block, sent)
+            clauses = ", ".join(each.clause(slots.count + n) for n, each in enumerate(sent, 1))
+            sql, by_hash = f"WITH {clauses} {sql}", by_hash and f"WITH {clauses} {by_hash}"
+        return Fragment(
+            sql, slots.bind(), types, tier, tables, buckets, block, sent, grouped=by_hash
+        )
 
     # --- sub-queries that are values ---
 
@@ -397,3 +401,12 @@ class Gather:
         if found is None:
             raise NoMeeting
         return found
+
+
+def _is_merged(block: Select) -> bool:
+    """Whether its groups are merged with those of other owners. Those that are whole where they are
+    lie there in their order, and SQLite needs no sort for them.
+    """
+    local = source_locality(block.source, conjuncts(block.where))
+    keys = [each.expr for each in block.items] if block.distinct else block.group
+    return local is not None and bool(keys) and not covers(keys or (), local)

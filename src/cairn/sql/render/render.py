@@ -323,17 +323,12 @@ class Renderer:
     def _select(self, node: Select) -> str:
         if node.distinct and _has_zeros(node):
             return self._distinct(node)
-        source, narrowed = self._source(node.source, nullable=False)
+        rows = self.rows(node)  # before its columns: it says how they are called
         items = ", ".join(f"{self.expr(item.expr)} AS x{at}" for at, item in enumerate(node.items))
         parts = [f"SELECT {'DISTINCT ' if node.distinct else ''}{items}"]
         has_aggregates = any(has_aggregate(item.expr) for item in node.items)
-        if source:
-            parts.append(f"FROM {source}")
-        conditions = list(narrowed)
-        if node.where is not None:
-            conditions.append(self.expr(node.where))
-        if conditions:
-            parts.append("WHERE " + " AND ".join(conditions))
+        if rows:
+            parts.append(rows)
         if node.group:
             parts.append("GROUP BY " + ", ".join(self._sortable(each) for each in node.group))
         if node.having is not None:
@@ -348,6 +343,14 @@ class Renderer:
         if node.order:
             parts.append("ORDER BY " + self._order(node.order))
         return " ".join(parts) + self._limit(node.limit, node.offset)
+
+    def rows(self, node: Select) -> str:
+        """FROM and WHERE."""
+        source, conditions = self._source(node.source, nullable=False)
+        if node.where is not None:
+            conditions = [*conditions, self.expr(node.where)]
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"FROM {source} {where}".rstrip() if source else where
 
     def _distinct(self, node: Select) -> str:
         """DISTINCT of numbers of which SQLite would compare the zeros too."""

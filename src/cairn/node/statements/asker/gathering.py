@@ -20,11 +20,13 @@ from cairn.node.statements.asker.streams import Gathered, Stream, piece_bytes
 from cairn.node.statements.context import Context
 from cairn.sql import plans
 from cairn.sql.render.sent import Split
-from cairn.storage.files.pieces import Encoded, Row, Rows, too_many
+from cairn.sql.render.slots import with_ranges
+from cairn.storage.files.pieces import PIECE_BYTES, Encoded, Row, Rows, too_many
 
 Answer = tuple[list[Row], Stream | None]  # some rows, and where the rest comes from
 #: Asks a replicaset about its ranges, as one of so many.
 Ask = Callable[[str, Ranges, int], Coroutine[Any, Any, Told]]
+GROWTH = 4
 Narrow = Callable[[dict[str, Ranges]], dict[str, Ranges]]
 
 
@@ -45,7 +47,8 @@ class Gathering:
     ) -> Answer:
         """The rows of one fragment. With a shape, whole pieces may come as the client's.
 
-        `first` bytes are asked of each owner at first; 0: a piece.
+        `first` bytes are asked of each owner at first, and not many more after them, as all may be
+        for nothing; 0: a piece.
         """
         context = context.within(fragment)
         if fragment.tier == TEMP_TIER:
@@ -57,11 +60,12 @@ class Gathering:
         request = self._request(fragment, params, tables, context)
 
         def ask(replicaset: str, ranges: Ranges, count: int) -> Coroutine[Any, Any, Told]:
-            later = piece_bytes(count)
+            later = min(piece_bytes(count), GROWTH * first or PIECE_BYTES)
             piece = min(first or later, later)
             asked = msgspec.structs.replace(
                 request,
                 sql=fragment.with_ranges(list(ranges)),
+                grouped=with_ranges(fragment.grouped, list(ranges)),
                 args=request.args if sending is None else (*request.args, *sending.args(ranges)),
                 ranges=ranges,
                 piece_bytes=piece,

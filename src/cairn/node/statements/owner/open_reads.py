@@ -194,8 +194,9 @@ class OpenReads:
         whose: int = SYSTEM,
         encode: tuple[Encode, ...] = (),
         later: int = 0,
+        grouped: str = "",
     ) -> OpenRead:
-        cursor = self.cursor(sql, args, row_max, opcode_max, check)
+        cursor = self.cursor(sql, args, row_max, opcode_max, check, grouped)
         return OpenRead(self, cursor, epoch, most, whose, encode, later)
 
     def cursor(
@@ -205,6 +206,7 @@ class OpenReads:
         row_max: int,
         opcode_max: int,
         check: Callable[[], object],
+        grouped: str = "",
     ) -> RowCursor:
         """Whoever has it says when it is `over`."""
         if self.count >= MOST_OPEN:
@@ -215,7 +217,7 @@ class OpenReads:
             )
         self.count += 1
         reader = self._spare.pop() if self._spare else self._reader()
-        return RowCursor(reader, sql, args, row_max, opcode_max, Cancelled(), check)
+        return RowCursor(reader, sql, args, row_max, opcode_max, Cancelled(), check, grouped)
 
     def _reader(self) -> RowReader:
         return RowReader(

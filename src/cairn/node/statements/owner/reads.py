@@ -246,6 +246,7 @@ class OwnerReads:
                 request.user,
                 encode,
                 request.later_bytes,
+                request.grouped if not request.opcode_max else "",
             )
         else:
             read, read.epoch = scan, epoch
