@@ -369,10 +369,6 @@ class ForeignKeyViolation(CairnError):
     sqlstate = "23503"
 
 
-class ParentNotSeen(ForeignKeyViolation):
-    """It is not in this instance's copy of a global table; a newer one may have it."""
-
-
 class CheckViolation(CairnError):
     sqlstate = "23514"
 

@@ -261,10 +261,7 @@ class Instance:
             self.lease,
             self.replication,
             self.moving,
-            self.store.path,
-            self._raft_disk,
-            functions.register,
-            self.leader.catch_up,
+            *(self.store.path, self._raft_disk, functions.register, self.leader.catch_up),
         )
         self.schema_changes = SchemaChanges(
             state, runner, self.leader, proposer, voters, peers, chance, verifier

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cairn.model.errors import ForeignKeyViolation, ParentNotSeen
+from cairn.model.errors import ForeignKeyViolation
 from cairn.model.tables.schema import ForeignKey, Table
 from cairn.model.types.shown import shown_text
+
+
+class ParentNotSeen(ForeignKeyViolation):
+    """It is not in this instance's copy of a global table; a newer one may have it."""
 
 
 def not_there(

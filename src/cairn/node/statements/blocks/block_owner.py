@@ -22,7 +22,6 @@ from cairn.model.errors import (
     CairnError,
     NotOwner,
     NumbersNeeded,
-    ParentNotSeen,
     ProtocolViolation,
     QueryCanceled,
     TableUnderDdl,
@@ -31,6 +30,7 @@ from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse, ReadRequest
 from cairn.model.settings import limits
 from cairn.model.sharding.spans import of_buckets
 from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.kin_words import ParentNotSeen
 from cairn.model.types.values import from_physical, micros_to_datetime
 from cairn.model.unexpected import owned
 from cairn.node.consensus.global_state import GlobalState
