@@ -183,6 +183,8 @@ def test_no_door_leads_round_them(cluster: Cluster, sql: Connection) -> None:
                 state = _state(partial(connection.execute, text))
                 assert state in ("23503", "0A000", "2BP01"), text
     assert sql.execute("SELECT count(*) FROM gp_status").fetchall() == [(20,)]
+    staged = "CALL cairn_check('gp_order', '[\"id\"]', 'table', 'stage', 'w', '[]')"
+    assert _state(lambda: sql.execute(staged)) == "0A000"  # half of it could be left
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="NO ACTION"):
         sql.execute("CREATE TABLE gp_sub (id INT REFERENCES gp_status ON DELETE CASCADE)")
 

@@ -58,11 +58,12 @@ class GlobalTables:
     def reload(self) -> None:
         """Learn the tables anew, after a schema change or an installed snapshot."""
         self.tables = {table.id: table for table in system.SYSTEM_TABLES}
-        for table in self.catalogue().values():
+        known = self.catalogue().values()
+        for table in known:
             if table.is_global:
                 self.tables[table.id] = table  # an upgrade may have widened a system table
         self._statements = {}
-        self.kin = GlobalKin(self.catalogue().values(), self._pending_table())
+        self.kin = GlobalKin(known, self._pending_table())
 
     def _pending_table(self) -> Table | None:
         """As the schema change that is under way leaves it."""

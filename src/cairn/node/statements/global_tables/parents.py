@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 from cairn.model.errors import (
@@ -42,7 +42,9 @@ from cairn.sql.api import prepare
 SEEN_S = 3.0  # for one answer of a master
 ASKED_AT_ONCE = 50  # rows in one question to the owners
 OPENING_S = 600.0  # until a mark is left to the governor, which waits for the end of this instance
+CHANGES = 5_000  # that are looked at, on the event loop
 Key = tuple[int, str]
+Values = dict[int, Any]  # by the places of their columns
 
 
 class Parents:
@@ -83,9 +85,16 @@ class Parents:
         return list(found.values())
 
     def _lost_of(
-        self, table: Table, keys: Iterable[tuple[int, ...]], changes: Sequence[ops.Dml]
+        self, table: Table, keys: set[tuple[int, ...]], changes: Sequence[ops.Dml]
     ) -> Iterator[Closed]:
-        pairs = [pair for change in changes for pair in self._rows(table, change)]
+        if len(changes) > CHANGES:
+            raise LimitExceeded(
+                f"the statement changes {len(changes)} rows that others may name, and may at most "
+                f"{CHANGES}",
+                hint="change fewer at a time",
+            )
+        places = sorted({at for columns in keys for at in columns})
+        pairs = [self._values(table, places, change) for change in changes]
         for columns in keys:
             came = {_at(columns, new) for _, new in pairs if new is not None}
             gone = {_at(columns, old) for old, _ in pairs if old is not None}
@@ -95,33 +104,31 @@ class Parents:
                 if None not in values
             )
 
-    def _rows(
-        self, table: Table, change: ops.Dml
-    ) -> Iterator[tuple[Sequence[Any] | None, Sequence[Any] | None]]:
-        """Before and after, as this instance has them: who changes them meanwhile is met by the
-        compare-and-swap."""
+    def _values(
+        self, table: Table, places: Sequence[int], change: ops.Dml
+    ) -> tuple[Values | None, Values | None]:
+        """What others may name a row by, before and after, as this instance has it: who changes it
+        meanwhile is met by the compare-and-swap."""
+        row = None
+        if isinstance(change, ops.Insert | ops.Replace):
+            row = {at: change.row[at] for at in places}
         if isinstance(change, ops.Insert):
-            yield None, change.row
-            return
+            return None, row
+        key: Sequence[Any]
         if isinstance(change, ops.Replace):
-            key: Sequence[Any] = [change.row[at] for at in table.key_positions]
+            key = [change.row[at] for at in table.key_positions]
         else:
             key = change.key
         where = " AND ".join(f"{physical_column(at)} = ?" for at in table.key_positions)
-        columns = ", ".join(table.physical_columns)
-        read = self._owners.execution.reader.briefly
-        old = next(
-            iter(read(f"SELECT {columns} FROM {table.physical_name} WHERE {where}", key)), None
+        columns = ", ".join(map(physical_column, places))
+        found = self._owners.execution.reader.briefly(
+            f"SELECT {columns} FROM {table.physical_name} WHERE {where}", key
         )
-        match change:
-            case ops.Replace(row=row):
-                yield old, row
-            case ops.Delete():
-                yield old, None
-            case ops.Update(changes=values):
-                given = dict(values)
-                new = old and [given.get(at, value) for at, value in enumerate(old)]
-                yield old, new
+        old = dict(zip(places, found[0], strict=True)) if found else None
+        if isinstance(change, ops.Update) and old is not None:
+            given = dict(change.changes)
+            row = {at: given.get(at, value) for at, value in old.items()}
+        return old, row
 
     # --- how it goes ------------------------------------------------------------------------------
 
@@ -249,5 +256,5 @@ class Parents:
                 await asyncio.sleep(1.0)
 
 
-def _at(columns: Sequence[int], row: Sequence[Any]) -> tuple[Any, ...]:
+def _at(columns: Sequence[int], row: Values) -> tuple[Any, ...]:
     return tuple(row[at] for at in columns)
