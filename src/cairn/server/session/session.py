@@ -392,7 +392,7 @@ class Session(asyncio.Protocol):
         if isinstance(problem, AccessDenied):
             who, text = self._who(), statement(self.running.query)
             self.face.audit.refused("denied", who, self.user, statement=text)
-        self.copy_in = None
+        self.copy_in, problem = None, self.block.told(problem)
         self.running.failed(problem)
         self.block.fail()
         if self._rest is ENTERING or isinstance(problem, Expelled):  # this instance is no member
