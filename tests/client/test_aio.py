@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from typing import Any
@@ -300,6 +301,28 @@ def test_a_full_pool_says_so(cluster: FakeCluster) -> None:
                         pass
             async with pool.connection(address) as connection:
                 assert await connection.fetch("SELECT id, v FROM t") == []
+
+    run(test)
+
+
+def test_who_leaves_when_its_turn_comes_leaves_it_to_the_next(cluster: FakeCluster) -> None:
+    """Else the next one waits beside a connection that nobody uses."""
+
+    async def test() -> None:
+        settings: dict[str, Any] = {"max_per_instance": 1, "acquire_timeout_s": 60}
+        async with pool_of(cluster, **settings) as pool:
+            address = cluster.instances["i1"].address
+
+            async def ask() -> Any:
+                async with pool.connection(address) as connection:
+                    return await connection.fetch("SELECT id, v FROM t")
+
+            async with pool.connection(address):
+                first, second = asyncio.ensure_future(ask()), asyncio.ensure_future(ask())
+                await asyncio.sleep(0)
+            first.cancel()
+            assert await asyncio.wait_for(second, 30) == []
+            assert first.cancelled()
 
     run(test)
 

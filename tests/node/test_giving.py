@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import apsw
 import pytest
 
 from cairn.model.errors import NoMaster
 from cairn.model.members.moves import Move
 from cairn.moves.delta import Delta
-from cairn.node.rows.moves.giving import DeltaRequest, Giving
+from cairn.node.rows.moves.giving import DeltaRequest, Giving, _Reader
 
 MOVE = Move(7, "default", 1, 10, "r1", "r2")
 
@@ -45,6 +47,34 @@ class Source:
         made = Giving("i1", state, self.data, SimpleNamespace(), lease)  # type: ignore[arg-type]
         made._rows = self  # type: ignore[assignment]
         return made
+
+
+def test_a_reader_is_in_use_until_its_thread_is_done_whoever_waits(tmp_path: Path) -> None:
+    """The target may ask again by another link while the first question is worked on."""
+    apsw.Connection(str(tmp_path / "data.db"))
+    begun, may_end = threading.Event(), threading.Event()
+    order: list[str] = []
+
+    def long(reader: object) -> None:
+        begun.set()
+        may_end.wait()
+        order.append("first")
+
+    async def story() -> None:
+        reader = _Reader(tmp_path / "data.db")
+        first = asyncio.ensure_future(reader.run(long))
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        first.cancel()
+        second = asyncio.ensure_future(reader.run(lambda reader: order.append("second")))
+        for _ in range(20):  # turns in which it could begin
+            await asyncio.sleep(0.001)
+        may_end.set()
+        await second
+        assert order == ["first", "second"] and first.cancelled()
+        reader.close()
+
+    asyncio.run(story())
 
 
 def asked(source: Source) -> Delta:

@@ -12,10 +12,12 @@ import apsw
 import pytest
 
 from cairn.model.errors import QueryCanceled
+from cairn.model.rpc import ReadRequest, SplitRequest
 from cairn.node.statements.asker.streams import Merge
 from cairn.node.statements.context import Context
 from cairn.node.statements.owner.fair_threads import FairThreads
 from cairn.node.statements.owner.open_reads import OpenReads
+from cairn.node.statements.owner.splits import SplitRead
 
 USER, OTHER = 7, 8
 
@@ -88,5 +90,25 @@ def test_a_merger_that_was_given_back_is_not_used_late(reads: OpenReads, busy: B
         busy.let_go()
         await until_idle(reads)
         assert touched == []
+
+    asyncio.run(story())
+
+
+def test_rows_in_parts_end_with_who_waited_last_for_its_turn(reads: OpenReads) -> None:
+    """The one before it is done, the asker has closed it, and this one is not wanted any more."""
+
+    async def story() -> None:
+        request = SplitRequest(ReadRequest("SELECT 1", (), {}, piece_bytes=1), 2, (0,), 1, False)
+        cursor = reads.cursor("SELECT 1", (), 0, 0, lambda: None)
+        split = SplitRead(reads, cursor, request, None)
+        await split.take()
+        await split._turn.acquire()  # as the one before it
+        last = asyncio.ensure_future(split.take_part(1))
+        await asyncio.sleep(0)
+        split._turn.release()
+        split.close()
+        last.cancel()
+        await asyncio.wait({last})
+        assert last.cancelled() and reads.count == 0
 
     asyncio.run(story())

@@ -245,8 +245,8 @@ def test_the_schema_is_changed_before_rows_are_and_stays(
     sql.execute("INSERT INTO made VALUES (1)")
     with pytest.raises(psycopg.errors.FeatureNotSupported, match="could not be undone"):
         sql.execute("DROP TABLE made")
-    with pytest.raises(psycopg.Error, match=r"2 statement\(s\) of this block stay committed"):
-        sql.execute("ROLLBACK")
+    sql.execute("ROLLBACK")
+    assert notices[-1].startswith("ROLLBACK does not undo 2 CREATE statement(s)")
     assert rows(other, "SELECT count(*) FROM made") == [(0,)]
     other.execute("DROP TABLE made")
 
@@ -268,11 +268,50 @@ def test_copy_is_taken_as_the_one_write(sql: Connection, other: Connection) -> N
     assert rows(other, "SELECT count(*) FROM account") == [(41,)]
 
 
+def test_a_write_all_over_that_meets_no_row_is_no_write(sql: Connection, other: Connection) -> None:
+    none = "INSERT INTO account SELECT id + 1000, n FROM account WHERE n = -77"
+    assert sql.execute(none).rowcount == 0
+    assert sql.execute("UPDATE rate SET x = 1 WHERE name = 'nobody'").rowcount == 0
+    assert sql.execute("UPDATE account SET n = 5 WHERE id = 1").rowcount == 1
+    sql.rollback()
+    assert rows(other, "SELECT count(*) FROM account WHERE n = 5") == [(0,)]
+
+
 def test_rollback_says_what_it_cannot_undo(sql: Connection) -> None:
     sql.execute("INSERT INTO rate VALUES ('a', 1)")
     with pytest.raises(psycopg.Error) as told:
         sql.execute("ROLLBACK")
     assert told.value.sqlstate == "25000"
+
+
+@pytest.mark.parametrize("atomic", ["on", "off"])
+def test_rollback_tells_of_things_that_were_made_and_goes_on(
+    sql: Connection, other: Connection, atomic: str
+) -> None:
+    """Tools make a table and roll back to learn whether it stays. What takes away is an error."""
+    told: list[str] = []
+    sql.add_notice_handler(lambda notice: told.append(str(notice.message_primary)))
+    name = f"b{uuid.uuid4().hex[:10]}"
+    sql.execute(f"SET atomic_blocks = {atomic}".encode())
+    sql.commit()
+    sql.execute(f"CREATE TABLE {name} (id int PRIMARY KEY)".encode())
+    sql.execute(f"CREATE INDEX ON {name} (id)".encode())
+    told.clear()
+    sql.rollback()
+    stays = "ROLLBACK does not undo 2 CREATE statement(s) of this block: what they made stays"
+    assert told == [stays]
+    assert rows(other, f"SELECT count(*) FROM {name}") == [(0,)]
+    sql.execute("SAVEPOINT one")
+    sql.execute(f"CREATE VIEW v{name} AS SELECT id FROM {name}".encode())
+    sql.execute("ROLLBACK TO one")
+    assert told[-1].startswith("ROLLBACK TO SAVEPOINT does not undo 1 CREATE")
+    sql.execute(f"DROP VIEW v{name}".encode())
+    with pytest.raises(psycopg.Error, match="2 statement"):
+        sql.rollback()
+    for text in (f"TRUNCATE {name}", f"ALTER TABLE {name} ADD COLUMN x int", f"DROP TABLE {name}"):
+        sql.execute(text.encode())
+        with pytest.raises(psycopg.Error, match="1 statement"):
+            sql.rollback()
 
 
 def test_each_statement_commits_by_itself_where_that_is_asked_for(
@@ -490,6 +529,22 @@ def test_rows_of_two_replicasets_for_update_are_refused_not_half_guarded(
         loose.commit()
         with pytest.raises(psycopg.errors.FeatureNotSupported, match="FOR UPDATE"):
             rows(loose, "SELECT n FROM account WHERE id = %s FOR UPDATE", one)
+
+
+def test_a_failed_block_does_not_look_at_what_comes_next(sql: Connection) -> None:
+    with pytest.raises(psycopg.errors.DivisionByZero):
+        sql.execute("SELECT 1 / 0")
+    for text, state in (
+        ("SELECT nothing FROM nobody", "25P02"),
+        ("SELECT 'x'::int", "25P02"),
+        ("INSERT INTO account (nothing) VALUES (1)", "25P02"),
+        ("SELEC 1", "42601"),
+        ("ROLLBACK TO nowhere", "3B001"),
+    ):
+        for prepare in (False, True):
+            with pytest.raises(psycopg.Error) as told:
+                sql.execute(text.encode(), prepare=prepare)
+            assert told.value.sqlstate == state, text
 
 
 def test_commit_of_a_failed_block_says_what_stays(cluster: Cluster) -> None:

@@ -98,7 +98,19 @@ def test_every_call_has_kinds_that_can_be_told() -> None:
             given(name, ", ".join(["null"] * 9))
 
 
-@pytest.mark.parametrize("text", ["", "x", "[1]", '{"a": "b"}', '"now"'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "[1]",
+        '{"a": "b"}',
+        '"now"',
+        '{"a": -1}',
+        '{"a": 9223372036854775808}',
+        '{"a": [1, 1e30]}',
+    ],
+)
 def test_what_is_no_position_is_refused(text: str) -> None:
     with pytest.raises(CairnError, match="not a position") as caught:
         _position(text)

@@ -16,7 +16,7 @@ from cairn.governor.view import ClusterView
 from cairn.model.errors import CairnError, CasRetry, NotLeader
 from cairn.model.log import ops
 from cairn.model.rpc import WriteRequest, WriteResponse
-from cairn.node.statements.asker.global_writes import GlobalWrites
+from cairn.node.statements.global_tables.global_writes import GlobalWrites
 from cairn.node.statements.owner.writes import OwnerWrites
 from cairn.node.steering import queue_runner
 from cairn.node.steering.governor_steps import Steps

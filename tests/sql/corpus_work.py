@@ -370,8 +370,6 @@ SELECT count(DISTINCT status), count(DISTINCT (customer_id, status)) FROM orders
 SELECT id FROM emp TABLESAMPLE BERNOULLI (100) ORDER BY id
 SELECT id FROM emp TABLESAMPLE SYSTEM (100) REPEATABLE (1) ORDER BY id
 SELECT id, sum(salary) OVER (ORDER BY hired RANGE BETWEEN interval '3 years' PRECEDING AND CURRENT ROW) FROM emp ORDER BY id
-SELECT corr(a, d), regr_slope(a, d), covar_pop(a, d), stddev(b), variance(c), stddev_pop(c), var_samp(d) FROM nums
-SELECT bit_and(a), bit_or(a), bool_and(b > 0), every(a > 0), bit_xor(a) FROM nums
 SELECT (c).name FROM customers c WHERE id = 3
 SELECT ROW(1, 'a', NULL), (1, 2)
 SELECT generate_series(1, 2), generate_series(1, 4)

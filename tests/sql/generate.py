@@ -28,6 +28,26 @@ NULLS = {
     "b": "boolean",
     "w": "timestamptz",
 }
+LINES = (
+    *("corr", "covar_pop", "covar_samp", "regr_avgx", "regr_avgy", "regr_count"),
+    *("regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy"),
+)
+FRAMES = (
+    "",
+    " ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+    " ROWS UNBOUNDED PRECEDING",
+    " ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+    " ROWS BETWEEN 2 PRECEDING AND 1 PRECEDING",
+    " RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    " GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+    " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW",
+)
+#: What the indexes of expressions and of some rows are made for (`postgres.INDEXES`).
+INDEXED = {
+    "item": ("lower({0}.s) = {1}", "{0}.n % 3 = {2}", "{0}.ok = true AND {0}.grp = {2}"),
+    "part": ("upper({0}.note) = {1}",),
+    "note": ("abs({0}.n) = {2}", "lower({0}.tag) IN ({1}, {1})"),
+}
 TEXTS = ("apple", "x", "y", "z", "", "Banana", "one")
 Scope = list[tuple[str, str]]  # (alias, table)
 
@@ -268,6 +288,11 @@ class Generator:
             parts += [f"{alias}.{key} = {self.literal(types[key])}" for key in KEYS[table]]
         if self.chance(15):
             parts.append(self.key_choice(scope))
+        alias, table = self.rng.choice(scope)
+        if table in INDEXED and self.chance(15):
+            text = self.rng.choice(INDEXED[table])
+            number, word = str(self.rng.randrange(4)), f"'{self.rng.choice(TEXTS).lower()}'"
+            parts.append(text.format(alias, word, number))
         if self.chance(25):
             parts.append(self.subquery_condition(scope))
         return f" WHERE {' AND '.join(parts)}" if parts else ""
@@ -336,7 +361,26 @@ class Generator:
         text = f"SELECT {distinct}{self.items(scope, count)} FROM {source}{self.where(scope)}"
         return text, count
 
+    def statistics(self, scope: Scope) -> str:
+        """Of pairs, bits and places. What is nothing but for rounding is nothing."""
+        a, b = (f"({self.expr(scope, 'i', 1)} % 50)" for _ in range(2))
+        match self.rng.randrange(5):
+            case 0 | 1:
+                found = f"{self.rng.choice(LINES)}({a}, {b})"
+                return f"(CASE WHEN abs({found}) < 1e-6 THEN 0e0 ELSE {found} END)"
+            case 2:
+                return f"{self.rng.choice(('bit_and', 'bit_or', 'bit_xor'))}({a})"
+            case 3:
+                name = self.rng.choice(("rank", "dense_rank", "percent_rank", "cume_dist"))
+                order = self.rng.choice(("", " DESC", " NULLS FIRST", " DESC NULLS LAST"))
+                return f"{name}({self.constant('i')}) WITHIN GROUP (ORDER BY {a}{order})"
+            case _:
+                name = self.rng.choice(("stddev", "var_pop", "stddev_pop", "variance"))
+                return f"round({name}({'DISTINCT ' if self.chance(50) else ''}{a}), 4)"
+
     def aggregate(self, scope: Scope) -> str:
+        if self.chance(12):
+            return self.statistics(scope)
         kind = self.rng.choice("iint")
         arg = self.expr(scope, kind, 1)
         if kind == "t":
@@ -407,8 +451,8 @@ class Generator:
         key = {"item": "id", "part": "item_id, no", "note": "id"}[table]
         scope = [("w", table)]
         partition = self.column(scope, "i")
-        frame = self.rng.choice(("", " ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING"))
-        name = self.rng.choice(("sum", "count", "min", "max", "avg"))
+        frame = self.rng.choice(FRAMES)
+        name = self.rng.choice(("sum", "count", "min", "max", "avg", "bit_or", "last_value"))
         text = (
             f"SELECT {key}, {name}({self.expr(scope, 'i', 1)}) OVER (PARTITION BY {partition} "
             f"ORDER BY {key}{frame}), row_number() OVER (ORDER BY {key}) FROM {table} w"

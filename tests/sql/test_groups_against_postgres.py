@@ -7,7 +7,7 @@ import pytest
 from cairn.model.errors import CairnError
 
 from .corpus import lines
-from .corpus_groups import GROUPINGS, ORDERED, WRONG
+from .corpus_groups import GROUPINGS, ORDERED, STATISTICS, WRONG, WRONG_STATISTICS
 from .harness import Cluster
 from .postgres import Both, compare, report
 
@@ -20,6 +20,18 @@ def test_grouping_sets_find_the_same_rows(both: Both) -> None:
 
 def test_rows_of_all_grouping_sets_are_sorted_together(both: Both) -> None:
     report([compare(both, text, ordered=True) for text in lines(ORDERED)])
+
+
+def test_aggregates_of_pairs_bits_and_places_are_the_same(both: Both) -> None:
+    report([compare(both, text, ordered=False) for text in lines(STATISTICS)])
+
+
+def test_wrong_aggregates_have_the_same_code(both: Both) -> None:
+    problems = []
+    for text in lines(WRONG_STATISTICS):
+        ours, theirs = both.ours(text)[0], both.theirs(text)[0]
+        problems.append(None if ours == theirs and ours else f"{text}: {ours}, {theirs}")
+    report(problems)
 
 
 def test_what_is_not_grouped_by_every_set_has_the_same_code(both: Both) -> None:

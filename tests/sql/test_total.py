@@ -36,7 +36,7 @@ TEXTS = (
     "é", "ŉ", "\U0001f600", "\ud800", "\x01", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
     "x" * 100_000, "1", "-1", "1e999999999", "9" * 5000, "²", "١٢", "NaN", "inf", "true", "{", "{1,2}",
     "{a,NULL}", '{"', "0001-01-01", "9999-12-31T23:59:59.999999+23:59", "2024-02-30", "10000-01-01",
-    "00000000-0000-0000-0000-000000000000", "century", "g", "both", "stddev_pop", "null",
+    "00000000-0000-0000-0000-000000000000", "century", "g", "both", "stddev_pop", "regr_slope", "corr", "null",
 )  # fmt: skip
 JSONS = (
     "null", "true", "[1,[2]]", '{"a":{"b":[1]}}', '"\\ud800"', '{"a":"\\ud800"}', '{"a":"\\u0000"}',
@@ -104,7 +104,8 @@ INNER: dict[str, str] = {
     "i_neg": "I", "i_not": "I", "n_neg": "N", "store_n": "N", "store_fit": "N S I I", "store_u": "I",
     "d_of_n": "N", "i_of_d": "D", "n_of_i": "I", "n_of_d": "D", "i_of_n": "N",
     "n_scaled": "N I I", "n_sum2": "I I", "n_avg2": "I I I", "n_avg": "N I", "d_avg": "D I",
-    "n_spread": "N N I S", "n_extract": "T S", "t_shift": "T I I I", "t_round": "T I",
+    "n_spread": "N N I S", "n_spread_of": "ln S", "d_regression": "S I N N N N N",
+    "a_percentiles": "ld ld", "a_percentile_places": "I ld", "a_items": "ls li", "n_extract": "T S", "t_shift": "T I I I", "t_round": "T I",
     "t_plus": "T V", "t_minus": "T V", "v_between": "T T", "v_of_days": "T T", "v_add": "V V",
     "v_neg": "V", "v_mul": "V D", "v_div": "V D", "v_length": "V", "v_extract": "V S", "v_age": "T T",
     "c_like": "S S S", "c_ilike": "S S S", "c_similar": "S S S", "c_regexp": "S S",

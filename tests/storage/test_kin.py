@@ -50,7 +50,7 @@ def _came(*rows: tuple[int, int, int]) -> list[RowChange]:
 
 
 def _enforcing(connection: apsw.Connection, changes: list[RowChange]) -> Enforcing:
-    return Enforcing(connection, Kin({PARENT.id: PARENT, CHILD.id: CHILD}), changes)
+    return Enforcing(connection, Kin({PARENT.id: PARENT, CHILD.id: CHILD}), changes, 0)
 
 
 def test_a_row_that_names_nobody_is_found_without_reading_the_table() -> None:

@@ -285,7 +285,11 @@ class Wires:
             try:
                 async with asyncio.timeout_at(until):
                     await waiter
-            except TimeoutError:
+            except BaseException as problem:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake(address)  # its turn came, and goes to the next
+                if not isinstance(problem, TimeoutError):
+                    raise
                 raise TooManyConnections(
                     f"all {self._settings.max_per_instance} connections to {address} are in use",
                     hint="raise max_per_instance or acquire_timeout_s",

@@ -22,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     leaving.settle_offline,
     leaving.forget_expelled,
     locks.release_lost_locks,
+    locks.open_closed_rows,
     rising.sync_raft,
     rising.configure_replication,
     rising.extend_members,

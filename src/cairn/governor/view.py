@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from cairn.model.log import ops
@@ -42,6 +44,7 @@ class ClusterView(msgspec.Struct, frozen=True):
     stopped_links: tuple[str, ...] = ()  # what instances say of upstreams they cannot follow
     damaged: frozenset[str] = frozenset()  # instances whose rows are partly lost or wrong
     locks: Locks = msgspec.field(default_factory=Locks)
+    closing: tuple[tuple[Any, ...], ...] = ()  # rows of `_cairn_closing`
     keeps_locks: frozenset[int] = frozenset()  # raft_ids that may still count on their locks
     version: str = ""  # of the catalogue, once the present upgrade is through
 

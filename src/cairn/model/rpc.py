@@ -249,6 +249,14 @@ class PromiseRequest(msgspec.Struct, frozen=True):
     epoch: int
 
 
+class ClosingRequest(msgspec.Struct, frozen=True):
+    """Asked of all masters: whether they take no more rows that name these of global tables."""
+
+    index: int  # of the entry that closed them
+    keys: tuple[tuple[int, str], ...]  # of `_cairn_closing`
+    timeout_s: Seconds
+
+
 class VclockRequest(msgspec.Struct, frozen=True):
     """Asked of a demoted master once its writer has applied `index`, and of an heir to catch up."""
 

@@ -277,14 +277,14 @@ class Link(asyncio.Protocol):
             raise
         finally:
             if must_end and request_id in self._waiting:
-                self._no_more(request_id)
+                self.no_more(request_id)
             self.forget(request_id)
 
     async def _last_word(
         self, request_id: int, future: asyncio.Future[msgspec.Raw], most_s: float
     ) -> msgspec.Raw:
         if not future.done():
-            self._no_more(request_id)
+            self.no_more(request_id)
         until = self._loop.time() + most_s
         while not future.done() and (left_s := until - self._loop.time()) > 0:
             try:
@@ -295,7 +295,7 @@ class Link(asyncio.Protocol):
             raise Unreachable(f"no last word came within {most_s:g} s")
         return future.result()
 
-    def _no_more(self, request_id: int) -> None:
+    def no_more(self, request_id: int) -> None:
         """The peer may stop working for it. Never dropped: else it might work for ever."""
         if self.is_open:
             self._write(frames.pack_frame(frames.ONEWAY, 0, CANCEL, _encode(request_id)))

@@ -18,6 +18,7 @@ from cairn.model.members.topology import Position
 from cairn.model.rpc import (
     BlockRequest,
     CasRequest,
+    ClosingRequest,
     DamageReport,
     Empty,
     ExpelRequest,
@@ -73,7 +74,6 @@ from cairn.node.rows.moves.moving import Moving
 from cairn.node.rows.replication import Replication
 from cairn.node.runtime import Runtime, timestamp
 from cairn.node.statements.advisory_locks import AdvisoryLocks
-from cairn.node.statements.asker.global_writes import GlobalWrites
 from cairn.node.statements.asker.numbers import Numbers
 from cairn.node.statements.asker.owners import Owners
 from cairn.node.statements.asker.reading import Reads
@@ -83,6 +83,8 @@ from cairn.node.statements.blocks.block_owner import BlockOwner
 from cairn.node.statements.changes.schema_changes import SchemaChanges
 from cairn.node.statements.changes.under_way import LetWritesEnd
 from cairn.node.statements.executor import Executor
+from cairn.node.statements.global_tables.global_writes import GlobalWrites
+from cairn.node.statements.global_tables.parents import Parents
 from cairn.node.statements.owner.calls_apart import CallsApart
 from cairn.node.statements.owner.execution import Execution
 from cairn.node.statements.owner.functions_here import FunctionsHere
@@ -259,9 +261,7 @@ class Instance:
             self.lease,
             self.replication,
             self.moving,
-            self.store.path,
-            self._raft_disk,
-            functions.register,
+            *(self.store.path, self._raft_disk, functions.register, self.leader.catch_up),
         )
         self.schema_changes = SchemaChanges(
             state, runner, self.leader, proposer, voters, peers, chance, verifier
@@ -278,7 +278,8 @@ class Instance:
             reads,
             Writes(reads),
             GlobalWrites(
-                reads, self.leader, proposer, voters, chance, self.schema_changes.verifier
+                *(reads, self.leader, proposer, voters, chance, self.schema_changes.verifier),
+                Parents(self.name, reads, proposer, self.data.see_closing),
             ),
             self.schema_changes,
             numbers,
@@ -389,11 +390,11 @@ class Instance:
         self.life.stop_runners()
         self.runner.close()
         self.execution.close()
-        self.block_owner.close()
         self._calls_apart.close()
         self._raft_disk.close()
         self.backups.close()
         self.data.close()
+        self.block_owner.close()  # blocks that were queued have been run with it
         self.moving.close()
         self.giving.close()
         self.replication.close()
@@ -431,6 +432,7 @@ class Instance:
             PeerCall("promise", PromiseRequest, data.promise, raft),
             PeerCall("vclock", VclockRequest, data.position, raft),
             PeerCall("replicated", ReplicatedRequest, replication.follower.caught_up, raft),
+            PeerCall("see_closing", ClosingRequest, data.see_closing, raft),
             PeerCall("apply_schema_change", SchemaChangeRequest, data.change_schema, raft),
             PeerCall("let_writes_end", SchemaChangeRequest, writes_end.answer, raft),
             PeerCall("report_links", LinkReport, self.governor.note_links, raft),

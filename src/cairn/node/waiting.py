@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from cairn.model.errors import CairnError
 
@@ -31,6 +32,18 @@ async def signalled(event: asyncio.Event, timeout_s: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+async def on_thread(work: Callable[..., T], *args: Any) -> T:
+    """As `asyncio.to_thread`, for what others use too: who stops waiting goes when the thread is
+    done with it, not before."""
+    running = asyncio.get_running_loop().run_in_executor(None, work, *args)
+    try:
+        return await asyncio.shield(running)
+    finally:
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((running,))
 
 
 def as_future(start: Callable[[Callable[[T | CairnError], None]], None]) -> asyncio.Future[T]:

@@ -17,11 +17,17 @@ from cairn.model.rpc import DiscoverRequest, DiscoverResponse
 
 
 class DiscoveryState(msgspec.Struct, frozen=True):
-    """What must be durable. `founder` is the verdict "I am the bootstrap leader"."""
+    """What must be durable. `founder` is the verdict "I am the bootstrap leader", until that is
+    done: `founded`. Without its files such an instance is one of many, and asks like them.
+    """
 
     guid: str
     peers: tuple[str, ...]
     founder: bool = False
+    founded: bool = False
+
+    def others(self, own_address: str, peers: tuple[str, ...]) -> set[str]:
+        return {*self.peers, *peers} - {own_address}
 
 
 class Discovery:
@@ -33,8 +39,9 @@ class Discovery:
         self.guid = state.guid
         self.own_address = own_address
         self.can_vote = can_vote
-        self.is_founder = state.founder
-        self.leader: str | None = own_address if state.founder else None
+        self._has_founded = state.founded
+        self.is_founder = state.founder and not state.founded
+        self.leader: str | None = own_address if self.is_founder else None
         self._known: set[str] = {*state.peers, *peers}
         if can_vote:
             self._known.add(own_address)
@@ -44,7 +51,8 @@ class Discovery:
 
     @property
     def state(self) -> DiscoveryState:
-        return DiscoveryState(self.guid, tuple(sorted(self._known)), self.is_founder)
+        founded = self._has_founded and not self.is_founder
+        return DiscoveryState(self.guid, tuple(sorted(self._known)), self.is_founder, founded)
 
     @property
     def is_done(self) -> bool:

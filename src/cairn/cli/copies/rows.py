@@ -71,7 +71,11 @@ class Rows:
             return base
         made = self._scratch / f"{len(self._files)}.db"  # not by a name that somebody has written
         shutil.copyfile(base, made)
-        store = DataStore(made, "restore", now_micros=lambda: int(time.time() * 1e6))
+        from cairn.sql.functions.functions import register  # indexes have expressions
+
+        store = DataStore(
+            made, "restore", now_micros=lambda: int(time.time() * 1e6), register=register
+        )
         try:
             store.connection.pragma("synchronous", "off")
             store.fence = Fence(last_move=_ALL_MOVES)

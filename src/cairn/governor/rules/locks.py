@@ -12,6 +12,7 @@ from cairn.governor.actions import Action, Propose
 from cairn.governor.view import ClusterView
 from cairn.model.log.ops import Dml
 from cairn.model.members.topology import Grade, State
+from cairn.model.tables.closing import marks, opened
 from cairn.model.tables.locks import given_up, rows_of
 
 AT_ONCE = 200  # locks in one entry
@@ -36,6 +37,20 @@ def release_lost_locks(view: ClusterView) -> Iterator[Action]:
             ops=tuple(found),
             ranges=tuple(map(rows_of, keys)),
             say=f"{len(keys)} advisory locks of {name} are released: its sessions are gone",
+        )
+
+
+def open_closed_rows(view: ClusterView) -> Iterator[Action]:
+    """Of global tables: whoever meant to delete them is gone. Without the mark nobody does."""
+    lost = [row for row in view.closing if not _is_alive(view, row[2], row[3])][:AT_ONCE]
+    if lost:
+        keys = [(row[0], row[1]) for row in lost]
+        yield Propose(
+            step="open closed rows",
+            subject=f"instance {lost[0][2]}",
+            ops=opened(keys),
+            ranges=marks(keys),
+            say=f"{len(keys)} rows that were about to be deleted stay: who deleted them is gone",
         )
 
 

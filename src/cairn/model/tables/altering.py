@@ -29,7 +29,14 @@ def with_renamed(
         sharding=sharding,
     )
     return changed, tuple(
-        replace(index, columns=renamed(index.columns), where=_said_anew(index.where, old, new))
+        replace(
+            index,
+            columns=renamed(index.columns),
+            where=_said_anew(index.where, old, new),
+            computed=tuple(
+                replace(each, text=_said_anew(each.text, old, new)) for each in index.computed
+            ),
+        )
         for index in indexes
     )
 

@@ -123,10 +123,12 @@ class Catalog(msgspec.Struct, frozen=True, weakref=True, dict=True):
         found, queue = {table.id}, [table.id]
         while queue:
             for other in self._tied.get(queue.pop(), set()) - found:
-                found.add(other)
-                queue.append(other)
+                known = self.by_id.get(other)
+                if known is not None and known.sharding is not None:  # others go on by themselves
+                    found.add(other)
+                    queue.append(other)
         kin = (self.by_id.get(each) for each in sorted(found - {table.id}))
-        return [each for each in kin if each is not None and each.sharding is not None]
+        return [each for each in kin if each is not None]
 
     def children_of(self, table_id: int) -> list[tuple[Table, ForeignKey]]:
         tied = (self.by_id.get(each) for each in sorted(self._tied.get(table_id, ())))

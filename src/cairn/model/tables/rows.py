@@ -24,6 +24,7 @@ from cairn.model.tables.catalog import Privilege, Routine, User, View
 from cairn.model.tables.schema import (
     Check,
     Column,
+    Computed,
     ForeignKey,
     Identity,
     Index,
@@ -305,7 +306,12 @@ def index_row(index: Index) -> Row:
 
 
 def _condition(index: Index) -> list[dict[str, list[Any]]]:
-    return [{"where": [index.where, index.rule]}] if index.rule else []
+    found: list[dict[str, list[Any]]] = []
+    if index.rule:
+        found.append({"where": [index.where, index.rule]})
+    if index.computed:
+        found.append({"computed": msgspec.to_builtins(index.computed)})
+    return found
 
 
 def primary_index(table: Table) -> Index:
@@ -334,6 +340,11 @@ def index_of(row: Sequence[Any]) -> Index:
         schema_version=row[7],
         where=str(where),
         rule=str(rule),
+        computed=tuple(
+            msgspec.convert(each, Computed)
+            for option in options
+            for each in option.get("computed", ())
+        ),
     )
 
 

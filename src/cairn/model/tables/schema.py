@@ -100,8 +100,8 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class ForeignKey(msgspec.Struct, frozen=True):
-    """A row of the parent has to be there. Columns are told by their places, which stay; a row and
-    the one it names lie in one bucket."""
+    """A row of the parent has to be there. Columns are told by their places, which stay. A row and
+    the one it names lie in one bucket, or every instance has the parent."""
 
     name: str
     columns: tuple[int, ...]
@@ -110,6 +110,7 @@ class ForeignKey(msgspec.Struct, frozen=True):
     on_delete: str = "no action"  # restrict, cascade, set null
     on_update: str = "no action"
     is_deferred: bool = False  # looked at when the block ends
+    is_global: bool = False  # the parent: changed through Raft, and read in this instance's copy
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -185,6 +186,15 @@ class Table(msgspec.Struct, frozen=True):
         return names if self.is_global else (BUCKET_COLUMN, *names)
 
 
+class Computed(msgspec.Struct, frozen=True, array_like=True):
+    """A part of an index that is no column."""
+
+    at: int  # its place among all parts
+    text: str  # as it was written
+    rule: str  # as SQLite reads it
+    type: ColumnType
+
+
 class Index(msgspec.Struct, frozen=True):
     table_id: int
     id: int
@@ -195,6 +205,19 @@ class Index(msgspec.Struct, frozen=True):
     schema_version: int = 0
     where: str = ""  # the rows that it has, if not all
     rule: str = ""  # the same as SQLite reads it, as that of a `Check`
+    computed: tuple[Computed, ...] = ()  # beside its columns
+
+    @property
+    def parts(self) -> list[str | Computed]:
+        """Columns and expressions in their order."""
+        found: list[str | Computed] = list(self.columns)
+        for each in self.computed:
+            found.insert(each.at, each)
+        return found
+
+    @property
+    def words(self) -> list[str]:
+        return [part if isinstance(part, str) else part.text for part in self.parts]
 
     @property
     def physical_name(self) -> str:
@@ -203,12 +226,13 @@ class Index(msgspec.Struct, frozen=True):
     @property
     def is_key(self) -> bool:
         """Whether no two rows of the table have the same values there."""
-        return self.unique and not self.rule
+        return self.unique and not self.rule and not self.computed
 
     @property
     def all_places(self) -> set[int]:
-        """Places of the columns that its condition looks at."""
-        return {int(match[1]) for match in _PLACES.finditer(self.rule) if match[1]}
+        """Places of the columns that its condition and its expressions look at."""
+        rules = " ".join((self.rule, *(each.rule for each in self.computed)))
+        return {int(match[1]) for match in _PLACES.finditer(rules) if match[1]}
 
 
 def physical_column(position: int) -> str:
@@ -285,7 +309,10 @@ def compared_values(
 
 
 def create_index_sql(table: Table, index: Index) -> str:
-    columns = ", ".join(compared_column(table, table.position(name)) for name in index.columns)
+    columns = ", ".join(
+        compared_column(table, table.position(part)) if isinstance(part, str) else part.rule
+        for part in index.parts
+    )
     unique = "UNIQUE " if index.unique else ""
     where = f" WHERE {index.rule}" if index.rule else ""
     made = f"CREATE {unique}INDEX {index.physical_name} ON {table.physical_name} ({columns})"

@@ -333,6 +333,16 @@ CAIRN_LOCK = _table(
     ("held", "B", "false: it waits"),
     ("ticket", "U", "the order of those who wait"),
 )
+CAIRN_CLOSING = _table(
+    540,
+    "_cairn_closing",
+    "table_id key",
+    "rows of global tables that are about to go: no other row may begin to name them",
+    ("table_id", "U", "in `_pico_table`"),
+    ("key", "S", "places of the columns and their values, packed, in hexadecimal digits"),
+    ("raft_id", "U", "the instance that deletes them", number(1)),
+    ("incarnation", "U", "the life of that instance"),
+)
 CAIRN_EVENT = _table(
     600,
     "_cairn_event",
@@ -471,6 +481,7 @@ GLOBAL_TABLES: tuple[Table, ...] = (
     CAIRN_VIEW,
     CAIRN_TYPE,
     CAIRN_LOCK,
+    CAIRN_CLOSING,
 )
 LOCAL_TABLES: tuple[Table, ...] = (
     CAIRN_EVENT,

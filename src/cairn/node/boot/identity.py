@@ -45,6 +45,12 @@ class Kept:
         if not path.exists() or path.read_bytes() != data:
             write_durably(path, data)
 
+    def note_founded(self) -> None:
+        """The verdict to found a cluster is carried out, and must not be once more."""
+        state = self.load_discovery()
+        if state.founder:
+            self.save_discovery(msgspec.structs.replace(state, founder=False, founded=True))
+
 
 def stored_identity(store: RaftStore) -> Identity:
     return Identity(

@@ -63,7 +63,7 @@ from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import HardState
 from cairn.storage.files.sqlite import sync_directory
 from cairn.storage.raft_db.raft_store import RaftStore
-from cairn.topology.discovery import Discovery
+from cairn.topology.discovery import Discovery, DiscoveryState
 
 log = logging.getLogger("cairn.boot")
 
@@ -131,6 +131,7 @@ class Boot:
                 self.store = self.start_boot(path)
             else:
                 self.store = await self.start_join(path, leader)
+        self.kept.note_founded()
         if note_file(self.store):
             log.warning(
                 "this directory was copied since the last start; if the copy is older than what "
@@ -167,6 +168,7 @@ class Boot:
         """None when this instance is to found the cluster, else whom to ask for a place."""
         self._check_admin_password()
         state = self.kept.load_discovery()
+        self._check_not_founded(state)
         tier = next((t for t in self.config.tiers if t.name == self.config.tier), None)
         core = Discovery(
             state,
@@ -201,6 +203,15 @@ class Boot:
             return None
         log.info("the cluster is found at %s", core.leader)
         return core.leader
+
+    def _check_not_founded(self, state: DiscoveryState) -> None:
+        """Others may have joined the cluster that this directory founded, and be there still."""
+        if state.founded and not state.others(self.config.advertise, self.config.peers):
+            raise ConfigProblem(
+                f"{self.directory} has founded a cluster, and its raft.db is gone",
+                hint="put it back (cairn restore), or join the cluster again: name one of its "
+                "members with --peer. To found another cluster, empty the directory",
+            )
 
     def _check_admin_password(self) -> None:
         """By the rules of a new cluster, and before anybody founds it."""

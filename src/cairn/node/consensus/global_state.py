@@ -68,6 +68,7 @@ class GlobalState:
         self.cluster = Cluster()
         self.catalog = Catalog()
         self.locks = Locks()  # changed in place
+        self.closing: tuple[tuple[Any, ...], ...] = ()  # rows of `_cairn_closing`
         self.key_positions: ops.KeyPositions = {}
         self._touched: deque[tuple[int, frozenset[BucketKey]]] = deque(maxlen=TOUCHED)
         self._touched_from = 0  # pictures before this index were not carried on from there
@@ -87,6 +88,7 @@ class GlobalState:
         self._read_cluster(position)
         self._read_catalog(position)
         self.locks = Locks(self.rows(system.CAIRN_LOCK))
+        self.closing = tuple(self.rows(system.CAIRN_CLOSING))
 
     def follow(self, done: list[Applied]) -> None:
         """Entries were applied: make new pictures of what they touched."""
@@ -106,6 +108,8 @@ class GlobalState:
             self._read_catalog(position)
         if system.CAIRN_LOCK.id in touched:
             self.locks.follow(change for applied in done for change in applied.changes)
+        if system.CAIRN_CLOSING.id in touched:
+            self.closing = tuple(self.rows(system.CAIRN_CLOSING))
 
     def _note_touched(self, done: list[Applied], position: Position) -> None:
         keys = frozenset(

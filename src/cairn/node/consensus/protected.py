@@ -22,6 +22,7 @@ _OWN_STATEMENTS = {
     system.PICO_PROPERTY.id: "these are facts that only the cluster establishes",
     system.CAIRN_SEQUENCE.id: "instances take numbers for INSERT",
     system.CAIRN_LOCK.id: "use pg_advisory_lock() and pg_advisory_unlock()",
+    system.CAIRN_CLOSING.id: "DELETE and UPDATE of global tables write it",
     system.CAIRN_MOVE.id: "use CALL cairn_rebalance(…) or `cairn rebalance`",
 }
 #: What is dangerous and may be needed by tests of drivers and for repairs.

@@ -12,6 +12,7 @@ import msgspec
 
 from cairn.model.errors import (
     CairnError,
+    CasRetry,
     NoMaster,
     NotInPrerequisiteState,
     TimedOut,
@@ -22,6 +23,8 @@ from cairn.model.log.records import Shape, Vclock, covers
 from cairn.model.members.cluster import BucketKey, Cluster
 from cairn.model.members.moves import TAKES, Phase
 from cairn.model.rpc import (
+    ClosingRequest,
+    Empty,
     PromiseRequest,
     SchemaChangeRequest,
     SchemaChangeResponse,
@@ -38,6 +41,7 @@ from cairn.node.runtime import spawn
 from cairn.node.waiting import signalled, teller
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.fence import Fence
+from cairn.storage.data_db.global_parents import sees_marks
 from cairn.storage.data_db.kin import check_ties
 from cairn.storage.data_db.row_log import ENTERED_EPOCH
 from cairn.storage.files.checksums import is_damage, page_damaged
@@ -203,8 +207,10 @@ class DataPlane:
             return
         self.fence = self.store.newest = fence
 
+        index = cluster.position.index
+
         def put() -> None:
-            self.store.fence = fence
+            self.store.fence, self.store.fenced_at = fence, index
 
         self._disk.submit(Job(put, lambda _: None, must_sync=False, is_urgent=True, is_quick=True))
         self.reconcile()
@@ -254,6 +260,20 @@ class DataPlane:
             if asyncio.get_running_loop().time() > deadline:
                 raise TimedOut(f"behind: {_lacking(vclock, request.reach)}")
             await asyncio.sleep(0.02)
+
+    async def see_closing(self, request: ClosingRequest) -> Empty:
+        """From here on no row that is written here begins to name one of these.
+
+        Alone: a transaction that began before may have an older copy of the global tables.
+        """
+        await self._runner.wait_applied(request.index, request.timeout_s)
+        await self.run(lambda: self._sees(request), alone=True)
+        return Empty()
+
+    def _sees(self, request: ClosingRequest) -> None:
+        self.store.check_master()
+        if not sees_marks(self.store.connection, request.keys):
+            raise CasRetry("a mark is not there any more: somebody waited for too long")
 
     async def change_schema(self, request: SchemaChangeRequest) -> SchemaChangeResponse:
         """Carry out the pending schema change here; idempotent by its version."""

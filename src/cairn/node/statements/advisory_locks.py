@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cairn.model.errors import (
     CairnError,
@@ -136,9 +136,13 @@ class AdvisoryLocks:
                 self._drop(holder, {what})
         return has_it
 
-    async def release(self, holder: Holder, whats: set[What]) -> None:
-        """Until others can have them."""
+    def release(self, holder: Holder, whats: set[What]) -> Coroutine[Any, Any, None]:
+        """They are given up at once, whether the answer is waited for or not: until others can have
+        them."""
         self._drop(holder, whats)
+        return self._released(holder, whats)
+
+    async def _released(self, holder: Holder, whats: set[What]) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + ANSWER_S
         for what in whats:

@@ -33,7 +33,6 @@ from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
 from cairn.node.statements.asker.explaining import Explaining, Inner
 from cairn.node.statements.asker.forwarding import check_forward, hop_hint
-from cairn.node.statements.asker.global_writes import GlobalWrites
 from cairn.node.statements.asker.hops import HERE, Answered, Hop
 from cairn.node.statements.asker.numbers import Numbers
 from cairn.node.statements.asker.reading import Reads
@@ -43,6 +42,7 @@ from cairn.node.statements.blocks.asking import Blocks, Statement
 from cairn.node.statements.changes.filled_tables import FilledTables
 from cairn.node.statements.changes.schema_changes import SchemaChanges
 from cairn.node.statements.context import ASKED, OF_CLUSTER, TAKEN, Context, Told
+from cairn.node.statements.global_tables.global_writes import GlobalWrites
 from cairn.node.statements.temporary.writes import TempWrites
 from cairn.sql import plans
 from cairn.sql.api import prepare

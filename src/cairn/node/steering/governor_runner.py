@@ -132,6 +132,7 @@ class GovernorRunner:
                 for name in report.damaged
             ),
             locks=steps.state.locks,
+            closing=steps.state.closing,
             keeps_locks=steps.keeps_locks(),
             version=str(steps.state.cluster.properties.get("cluster_version", "")),
         )

@@ -159,9 +159,9 @@ def _position(text: str) -> Place:
     place = Place({}, {})
     for origin, value in found.items():
         match value:
-            case int():
+            case int() if 0 <= value < 2**63:
                 place.lsns[origin] = value
-            case [int(), int()]:
+            case [int(lsn), int(epoch)] if min(lsn, epoch) >= 0 and max(lsn, epoch) < 2**63:
                 place.lsns[origin], place.epochs[origin] = value
             case _:
                 raise InvalidParameter(f"not a position: {text}", hint=_POSITION)

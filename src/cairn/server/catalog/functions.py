@@ -245,7 +245,7 @@ class Functions:
         table, index = found
         if not column:
             return definition(table, index)
-        return index.columns[column - 1] if column <= len(index.columns) else None
+        return index.words[column - 1] if column <= len(index.words) else None
 
     def _distribution(self, oid: Any, *_: Any) -> str | None:
         """psql's \\d prints what follows CREATE RULE: the place to say where the rows are."""

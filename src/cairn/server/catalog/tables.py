@@ -422,8 +422,9 @@ def _attribute(relation: int, at: int, name: str, type_: ColumnType, not_null: b
 
 def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tuple[str, Values]]:
     oid = index_oid(table.id, index.id)
-    numbers = [table.position(name) + 1 for name in index.columns]
-    yield "pg_class", _class(oid, index.name, space, "i", table.owner, len(index.columns))
+    parts = index.parts
+    numbers = [table.position(part) + 1 if isinstance(part, str) else 0 for part in parts]
+    yield "pg_class", _class(oid, index.name, space, "i", table.owner, len(parts))
     yield (
         "pg_index",
         {
@@ -439,6 +440,7 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
             "indnullsnotdistinct": 0,
             "indoption": _words([0] * len(numbers)),
             "indpred": f"({index.where})" if index.where else None,
+            "indexprs": ", ".join(each.text for each in index.computed) or None,
         },
     )
     yield (
@@ -450,9 +452,13 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
             "indexdef": definition(table, index),
         },
     )
-    for at, name in enumerate(index.columns, 1):
-        column = table.columns[table.position(name)]
-        yield "pg_attribute", _attribute(oid, at, name, column.type, False)
+    for at, part in enumerate(parts, 1):
+        if isinstance(part, str):
+            type_ = table.columns[table.position(part)].type
+            yield "pg_attribute", _attribute(oid, at, part, type_, False)
+        else:
+            name = part.text.partition("(")[0].strip() or "expr"
+            yield "pg_attribute", _attribute(oid, at, name, part.type, False)
     if index.is_key:
         yield (
             "pg_constraint",
@@ -480,7 +486,7 @@ def _index(table: Table, index: Index, space: int, schema: str) -> Iterator[tupl
 def definition(table: Table, index: Index) -> str:
     unique = "UNIQUE " if index.unique else ""
     schema = "pg_catalog" if table.is_system else "public"
-    columns = ", ".join(index.columns)
+    columns = ", ".join(index.words)
     made = f"CREATE {unique}INDEX {index.name} ON {schema}.{table.name} USING btree ({columns})"
     return f"{made} WHERE ({index.where})" if index.where else made
 

@@ -16,7 +16,7 @@ import msgspec
 from cairn.model.errors import CairnError, InFailedTransaction, LimitExceeded, Unsupported
 from cairn.model.settings import limits
 from cairn.model.tables.catalog import WRITES
-from cairn.node.statements.blocks.open_block import Mark, OpenBlock
+from cairn.node.statements.blocks.open_block import MAKING, Mark, OpenBlock
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor, Outcome
 from cairn.node.statements.temporary.tables import Temps
@@ -55,10 +55,10 @@ class Block:
         self.level = ""  # of isolation, in the open block
         self.is_read_only = False  # the open block
         self.since: float | None = None  # when the open block began, by the clock of the wall
-        self._written = 0  # statements committed by themselves, where blocks are not atomic
+        self._written = self._made = 0  # committed by themselves, where blocks are not atomic
         self._savepoints: list[
-            tuple[str, Mark | None, int]
-        ] = []  # with their marks, and what was committed
+            tuple[str, Mark | None, int, int]
+        ] = []  # with their marks, what was committed, and what of it only made something
 
     @property
     def committed(self) -> int:
@@ -66,11 +66,16 @@ class Block:
         return self._written if self.open is None else self.open.committed
 
     @property
+    def made(self) -> int:
+        """Those of them that only made something new."""
+        return self._made if self.open is None else self.open.made
+
+    @property
     def depth(self) -> int:
         """Of savepoints."""
         return len(self._savepoints)
 
-    def wrote(self) -> None:
+    def wrote(self, tag: str = "") -> None:
         """A statement committed by itself."""
         if self.status != "T":
             return
@@ -78,6 +83,7 @@ class Block:
             self.open.wrote_alone()
         else:
             self._written += 1
+            self._made += tag in MAKING
 
     def check_alone(self, tag: str) -> None:
         """Before a statement that commits by itself."""
@@ -87,6 +93,11 @@ class Block:
     def fail(self) -> None:
         if self.status == "T":
             self.status = "E"
+
+    def told(self, problem: CairnError) -> CairnError:
+        """In a failed block nobody is told what else is wrong with a statement, but its syntax."""
+        is_of_text = problem.sqlstate[:2] in ("22", "42") and problem.sqlstate != "42601"
+        return InFailedTransaction() if self.status == "E" and is_of_text else problem
 
     def check(self, prepared: Prepared) -> None:
         """In a failed block only its end is taken, or what goes back before the failure."""
@@ -166,10 +177,9 @@ class Block:
                     raise _cannot_undo("COMMIT of a failed block", written, "block")
                 return ("ROLLBACK" if had_failed else tag), ()
             case "rollback":
-                written = self.committed
+                written, made = self.committed, self.made
                 self._end()
-                if written:
-                    raise _cannot_undo("ROLLBACK", written, "block")
+                return tag, _what_stays("ROLLBACK", written, made, "block")
             case "savepoint":
                 self.check_open("SAVEPOINT")
                 if len(self._savepoints) >= limits.BLOCK_STATEMENTS:
@@ -178,7 +188,7 @@ class Block:
                         hint="RELEASE SAVEPOINT those that are done",
                     )
                 mark = None if self.open is None else self.open.mark
-                self._savepoints.append((name, mark, self.committed))
+                self._savepoints.append((name, mark, self.committed, self.made))
                 if self._temps is not None:
                     self._temps.enter()
             case "release":
@@ -189,7 +199,7 @@ class Block:
                     self._temps.release(at + 1)  # the block itself is the first
             case "rollback_to":
                 self.check_open("ROLLBACK TO SAVEPOINT")
-                self._return_to(self._place(name))
+                return tag, self._return_to(self._place(name))
         return tag, ()
 
     def has_temps(self, temps: Temps) -> None:
@@ -199,7 +209,7 @@ class Block:
             temps.enter()
 
     def _begin(self, modes: Modes, context: Context, default: Modes) -> None:
-        self.status, self._written, self.since = "T", 0, time()
+        self.status, self._written, self._made, self.since = "T", 0, 0, time()
         if self._temps is not None:
             self._temps.enter()
         if context.has_atomic_blocks:
@@ -219,7 +229,7 @@ class Block:
         self.is_read_only = is_so and self.status != "I"
 
     def _end(self, *, is_committed: bool = False) -> None:
-        self.status, self._written, self.since = "I", 0, None
+        self.status, self._written, self._made, self.since = "I", 0, 0, None
         if self.open is not None:
             self.open.end()
         if self._temps is not None:
@@ -228,17 +238,18 @@ class Block:
         self._savepoints.clear()
         self._ended(is_committed)
 
-    def _return_to(self, at: int) -> None:
+    def _return_to(self, at: int) -> tuple[str, ...]:
         """The savepoint itself stays. A failed block goes on."""
-        _, mark, committed = self._savepoints[at]
-        if self.committed > committed:
-            raise _cannot_undo("ROLLBACK TO SAVEPOINT", self.committed - committed, "savepoint")
+        _, mark, committed, made = self._savepoints[at]
+        since = self.committed - committed, self.made - made
+        told = _what_stays("ROLLBACK TO SAVEPOINT", *since, "savepoint")
         if self.open is not None and mark is not None:
             self.open.return_to(mark)
         del self._savepoints[at + 1 :]
         if self._temps is not None:
             self._temps.roll_back(at + 1)
         self.status = "T"
+        return told
 
     def check_open(self, what: str) -> None:
         if self.status == "I":
@@ -257,6 +268,18 @@ def check_reading(prepared: Prepared) -> None:
         what = "nextval()"  # what else would a query need such a right for
     if what:
         raise CairnError(f"cannot execute {what} in a read-only transaction", sqlstate="25006")
+
+
+def _what_stays(what: str, written: int, made: int, since: str) -> tuple[str, ...]:
+    """Raises if rows, or what was there before, stay changed. New things that are left behind are
+    told: whoever looks whether a ROLLBACK takes back a table finds that it does not."""
+    if written > made:
+        raise _cannot_undo(what, written, since)
+    if not made:
+        return ()
+    return (
+        f"{what} does not undo {made} CREATE statement(s) of this {since}: what they made stays",
+    )
 
 
 def _cannot_undo(what: str, count: int, since: str) -> CairnError:

@@ -303,7 +303,7 @@ class Running:
         else:
             outcome = await self._ended(self._face.executor.run(cached, params, context), context)
             if isinstance(plan, _WRITES):
-                self._block.wrote()
+                self._block.wrote(cached.prepared.tag)
         self.hops = travelled.hops
         if outcome.stale_s is not None:  # as a parameter that every driver can read
             told = str(round(outcome.stale_s * 1000))

@@ -98,6 +98,7 @@ class Session(asyncio.Protocol):
         self._from = ""  # the address
         self._counted: str | None = None  # the user as whose connection it counts
         self._held = 0  # bytes of portals, prepared statements, and a message on its way
+        self._is_over = False  # what it held is given back, and it holds nothing any more
         self._coming = 0  # bytes of that
         self.wants_metadata = False
         self.wants_invalidation = ""  # "", "seed" or "named": which text the error has
@@ -114,6 +115,8 @@ class Session(asyncio.Protocol):
         self.book.end_transaction(is_committed=is_committed)
 
     def _hold(self, more: int, plan: Hashable = None) -> None:
+        if self._is_over:  # a statement ends after its client, and gives back what it had
+            return
         self.face.connections.hold(self.user, self._held, more, plan)
         self._held += more
 
@@ -205,6 +208,7 @@ class Session(asyncio.Protocol):
             self.running.temps.close()
         self.running.locks.close()
         self._hold(-self._held)
+        self._is_over = True
         if self._working is not None:
             self._working.cancel()
         if self._hop is not None:
@@ -352,6 +356,7 @@ class Session(asyncio.Protocol):
         self.running.begin()
         self.state = state
         self._working = asyncio.get_running_loop().create_task(self._work(work))
+        self._working.add_done_callback(lambda _: work.close())  # if it was ended before it began
 
     def upgrade(self, work: Coroutine[Any, Any, None]) -> None:
         self.begin(work, UPGRADING)
@@ -387,7 +392,7 @@ class Session(asyncio.Protocol):
         if isinstance(problem, AccessDenied):
             who, text = self._who(), statement(self.running.query)
             self.face.audit.refused("denied", who, self.user, statement=text)
-        self.copy_in = None
+        self.copy_in, problem = None, self.block.told(problem)
         self.running.failed(problem)
         self.block.fail()
         if self._rest is ENTERING or isinstance(problem, Expelled):  # this instance is no member

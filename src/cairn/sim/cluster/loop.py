@@ -86,6 +86,7 @@ class _Handle(asyncio.Handle):
 
     def _run(self) -> None:
         if _may_run(self, self.owner):
+            self._loop.before_each()  # type: ignore[attr-defined]
             super()._run()
 
 
@@ -95,6 +96,7 @@ class _Timer(asyncio.TimerHandle):
 
     def _run(self) -> None:
         if _may_run(self, self.owner):
+            self._loop.before_each()  # type: ignore[attr-defined]
             super()._run()
 
 
@@ -139,6 +141,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.set_exception_handler(self._note_problem)
         self.problems: list[str] = []
         self.thread_delay_s = 0.0  # until a thread begins with what it was given
+        #: Called before each callback: something may happen between any two of them.
+        self.before_each: Callable[[], None] = lambda: None
 
     def time(self) -> float:
         return self._jump.now

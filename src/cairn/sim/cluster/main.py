@@ -18,11 +18,13 @@ from cairn.sim.cluster.row_history import run_row_seed
 from cairn.sim.cluster.session_trials import (
     BANK_KINDS,
     JOIN_KINDS,
+    KIN_KINDS,
     LANE_KINDS,
     LOCK_KINDS,
     ONCE_KINDS,
     run_bank_trial,
     run_join_trial,
+    run_kin_trial,
     run_lane_trial,
     run_lock_trial,
     run_once_trial,
@@ -41,6 +43,7 @@ KINDS: dict[str, Callable[[int], Result]] = {
     **{f"lanes-{name}": run_lane_trial(name) for name in LANE_KINDS},
     **{f"joins-{name}": run_join_trial(name) for name in JOIN_KINDS},
     **{f"bank-{name}": run_bank_trial(name) for name in BANK_KINDS},
+    **{f"kin-{name}": run_kin_trial(name) for name in KIN_KINDS},
     **{f"locks-{name}": run_lock_trial(name) for name in LOCK_KINDS},
     **{f"once-{name}": run_once_trial(name) for name in ONCE_KINDS},
 }

@@ -14,6 +14,7 @@ from cairn.sim.cluster.loads.banking.bank import Bank
 from cairn.sim.cluster.loads.banking.bank_texts import NAMES
 from cairn.sim.cluster.loads.counters import COUNTERS, Counters
 from cairn.sim.cluster.loads.joins import TABLES, Joins
+from cairn.sim.cluster.loads.kin import Kin
 from cairn.sim.cluster.loads.lockers import Lockers
 from cairn.sim.cluster.loads.marks import Marks
 from cairn.sim.cluster.loads.operations import Operations
@@ -147,6 +148,26 @@ class LockTrial(Trial):
         self.registers = self.lockers
 
 
+class KinTrial(Trial):
+    """Upserts, cascades and indexes of some rows."""
+
+    is_in_nobodys_way = False
+
+    options = {"admin_password": PASSWORD}
+
+    def __init__(self, seed: int, name: str, mode: str | None = None) -> None:
+        super().__init__(seed, name, mode)
+        self.kin = Kin(self.load, Faces(self.world), self.chance, is_strict=self.is_strict)
+        self.registers = self.kin
+        self.world.loop.thread_delay_s = self.chance.choice((0.0, 0.0, 0.002, 0.05))
+        self.drops_soon = self.chance.random() < 0.7  # rows that were handed over
+
+    async def _begin(self) -> None:
+        if self.drops_soon:
+            await self.nemesis.set("rebalance_drop_delay", 0)
+        await self.kin.fill()
+
+
 #: What keeps rows: those of joins are written once, before anything happens.
 JOIN_KINDS = tuple(
     name
@@ -159,7 +180,7 @@ BANK_KINDS = tuple(name for name, kind in KINDS.items() if not (kind.scrubs or k
 LANE_KINDS = tuple(name for name, kind in KINDS.items() if not kind.scrubs)
 
 
-LOCK_KINDS = BANK_KINDS
+LOCK_KINDS = KIN_KINDS = BANK_KINDS
 
 
 def run_lane_trial(name: str) -> Callable[[int], Result]:
@@ -180,3 +201,7 @@ def run_bank_trial(name: str) -> Callable[[int], Result]:
 
 def run_lock_trial(name: str) -> Callable[[int], Result]:
     return lambda seed: LockTrial(seed, name).run()
+
+
+def run_kin_trial(name: str) -> Callable[[int], Result]:
+    return lambda seed: KinTrial(seed, name).run()

@@ -16,6 +16,7 @@ from cairn.model.errors import CairnError
 from cairn.node.instance import Instance
 from cairn.pgwire.client.client import PgClient
 from cairn.server import statements
+from cairn.server.catalog import pg_catalog
 from cairn.server.face import PgFace
 from cairn.server.session import session
 from cairn.server.session.session import Session
@@ -31,6 +32,7 @@ class Faces:
     """What gives every life of every instance its face for clients."""
 
     def __init__(self, world: World) -> None:
+        pg_catalog._empty()  # of all instances: made here, it is not closed with one of them
         self._faces: WeakKeyDictionary[Instance, PgFace] = WeakKeyDictionary()
         world.equip = self._equip
         world.real_limits += [(statements, "TURN_S"), (session, "TURN_S")]
@@ -164,6 +166,10 @@ class WireClient:
     @property
     def is_over(self) -> bool:
         return self._problem is not None
+
+    def cancel(self) -> None:
+        """What is under way is to end, if it can."""
+        self._session.cancel()
 
     def close(self) -> None:
         """The client goes: whatever is under way is nobody's any more."""

@@ -102,6 +102,8 @@ class End(asyncio.Transport):
         self.wire, self.process = wire, process
         self.is_closed = False
         self._last_due = 0.0
+        #: In their order: timers of the same moment ring in any.
+        self._on_its_way: deque[bytes | BaseException | None] = deque()
         self._held: deque[bytes | BaseException | None] = deque()
         self._unsent = 0
 
@@ -147,13 +149,15 @@ class End(asyncio.Transport):
     def _send(self, item: bytes | BaseException | None) -> None:
         now = self.wire.loop.time()
         self._last_due = max(self._last_due, now + self.wire.delay())
+        self._on_its_way.append(item)
         token = PROCESS.set(None)  # the network works on while the sender stands still or dies
         try:
-            self.wire.loop.call_at(self._last_due, self._arrive, item)
+            self.wire.loop.call_at(self._last_due, self._arrive)
         finally:
             PROCESS.reset(token)
 
-    def _arrive(self, item: bytes | BaseException | None) -> None:
+    def _arrive(self) -> None:
+        item = self._on_its_way.popleft()
         if self._held or self.wire.is_cut(self.process.name, self.other.process.name):
             if not self._held:
                 self.wire.stalled.append(self)

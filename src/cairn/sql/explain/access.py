@@ -39,12 +39,22 @@ def _shown(way: str, terms: str, table: Table, catalog: Catalog | None) -> str:
         name = "a temporary index"
     elif "INDEX" in way:
         physical = way.rpartition(" ")[2]
+        for each in _computed(physical, table, catalog):
+            kept = kept.replace("<expr>", each, 1)
         name = f'index "{_index_name(physical, table, catalog)}"'
     else:
         name = "primary key"
         if not kept:  # only the buckets are known: all of their rows are looked at
             return ""
     return f" by {name}" + (f" ({kept})" if kept else "")
+
+
+def _computed(physical: str, table: Table, catalog: Catalog | None) -> list[str]:
+    """The expressions of an index: SQLite says only that it has some."""
+    known = () if catalog is None else catalog.indexes.get(table.id, ())
+    return [
+        each.text for index in known if index.physical_name == physical for each in index.computed
+    ]
 
 
 def _index_name(physical: str, table: Table, catalog: Catalog | None) -> str:

@@ -77,7 +77,9 @@ def _place(table: Table) -> str:
 
 
 def _index(index: Index) -> str:
-    columns = ", ".join(map(identifier, index.columns))
+    columns = ", ".join(
+        identifier(part) if isinstance(part, str) else part.text for part in index.parts
+    )
     where = f" where {index.where}" if index.where else ""
     return f"{'unique ' * index.unique}index {identifier(index.name)} ({columns}){where}"
 

@@ -401,6 +401,8 @@ def register(connection: Any, apart: Apart | None = None) -> None:
     connection.create_window_function(
         "j_object_agg", _window(json_values.JsonObjectAgg, json_values.JsonObjectAgg.remove), 2
     )
+    for name, bits in (("and", maths.BitAnd), ("or", maths.BitOr), ("xor", maths.BitXor)):
+        connection.create_window_function(f"i_bit_{name}", _window(bits, bits.remove), 1)
     connection.create_aggregate_function("s_agg", _aggregate(PackedConcat), 1)
 
 

@@ -109,6 +109,14 @@ def list_slice(text: str | None, first: int | None, last: int | None) -> str | N
 
 
 @strict
+def list_picked(text: str, places: str) -> str:
+    """Those at these places, counted from 1."""
+    items = _items(text)
+    found = [items[at - 1] if at and 0 < at <= len(items) else None for at in _items(places)]
+    return json.dumps(found, separators=(",", ":"), ensure_ascii=False)
+
+
+@strict
 def list_trimmed(text: str, count: int) -> str | None:
     """`trim_array`: without so many at the end."""
     items = _items(text)
@@ -217,6 +225,7 @@ def scalars(known: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any
         "a_places": list_places,
         "a_replaced": list_replaced,
         "a_slice": list_slice,
+        "a_items": list_picked,
         "a_trimmed": list_trimmed,
         "a_key": list_key,
         "a_length": list_length,

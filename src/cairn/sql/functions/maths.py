@@ -10,7 +10,7 @@ from itertools import groupby
 
 from cairn.model.errors import DivisionByZero, InvalidParameter, OutOfRange
 from cairn.model.types.decimals import decode_decimal, encode_decimal, encode_shown
-from cairn.model.types.values import INT64_MAX, ColumnType, list_values
+from cairn.model.types.values import INT64_MAX, ColumnType, list_text, list_values
 from cairn.sql.functions.numbers import divide, i_mul, n_div, n_trunc, rounded, strict
 
 MOST_FACTORS = 500
@@ -77,6 +77,113 @@ def n_spread(
         return encode_shown(spread)
 
 
+def n_spread_of(text: str | None, name: str) -> bytes | None:
+    """The same from a list of all values."""
+    found = [] if text is None else list_values(ColumnType.DECIMAL, text)
+    values = [decode_decimal(each) for each in found if isinstance(each, bytes)]
+    with localcontext() as context:
+        context.prec = 100
+        total = sum(values, Decimal(0))
+        squares = sum((each * each for each in values), Decimal(0))
+    return n_spread(encode_shown(total), encode_shown(squares), len(values), name)
+
+
+def d_regression(
+    name: str,
+    count: int | None,
+    y: bytes | None,
+    x: bytes | None,
+    yy: bytes | None,
+    xx: bytes | None,
+    xy: bytes | None,
+) -> float | None:
+    """What the sums of pairs, of their squares and of their products say about a straight line."""
+    if not count or y is None or x is None or yy is None or xx is None or xy is None:
+        return None
+    with localcontext() as context:
+        context.prec = 100
+        n, sum_y, sum_x = Decimal(count), decode_decimal(y), decode_decimal(x)
+        # Times n: without a quotient, what does not spread is exactly nothing.
+        n_yy = n * decode_decimal(yy) - sum_y * sum_y
+        n_xx = n * decode_decimal(xx) - sum_x * sum_x
+        n_xy = n * decode_decimal(xy) - sum_x * sum_y
+        try:
+            line = _of_line(name, n, (sum_y, sum_x), n_yy, n_xx, n_xy)
+        except ArithmeticError:
+            raise OutOfRange("value out of range: overflow") from None
+    found = None if line is None else float(line)
+    if found is not None and math.isinf(found):
+        raise OutOfRange("value out of range: overflow")
+    return found
+
+
+def _of_line(
+    name: str, n: Decimal, sums: tuple[Decimal, Decimal], yy: Decimal, xx: Decimal, xy: Decimal
+) -> Decimal | None:
+    sum_y, sum_x = sums
+    match name:
+        case "regr_avgy" | "regr_avgx":
+            return (sum_y if name == "regr_avgy" else sum_x) / n
+        case "regr_syy" | "regr_sxx" | "regr_sxy":
+            return {"regr_syy": yy, "regr_sxx": xx, "regr_sxy": xy}[name] / n
+        case "covar_pop":
+            return xy / n / n
+        case "covar_samp":
+            return None if n < 2 else xy / n / (n - 1)
+        case "corr":
+            return None if not xx or not yy else xy / (xx * yy).sqrt()
+        case "regr_r2":
+            return None if not xx else Decimal(1) if not yy else xy * xy / (xx * yy)
+        case "regr_slope":
+            return None if not xx else xy / xx
+        case "regr_intercept":
+            return None if not xx else (sum_y - sum_x * xy / xx) / n
+    raise InvalidParameter(f"{name} is no function of pairs")
+
+
+class BitsAgg:
+    """`bit_and`, `bit_or` and `bit_xor` of 64 bits: how often each is set, for frames that move."""
+
+    def __init__(self) -> None:
+        self.count, self.ones = 0, [0] * 64
+
+    def add(self, value: int | None) -> None:
+        self._note(value, 1)
+
+    def remove(self, value: int | None) -> None:
+        self._note(value, -1)
+
+    def _note(self, value: int | None, more: int) -> None:
+        if value is None:
+            return
+        self.count += more
+        left = value & 0xFFFF_FFFF_FFFF_FFFF
+        while left:
+            lowest = left & -left
+            self.ones[lowest.bit_length() - 1] += more
+            left ^= lowest
+
+    def _made(self, is_set: Callable[[int], bool]) -> int | None:
+        if not self.count:
+            return None
+        return _signed(sum(1 << at for at, ones in enumerate(self.ones) if is_set(ones)))
+
+
+class BitAnd(BitsAgg):
+    def value(self) -> int | None:
+        return self._made(lambda ones: ones == self.count)
+
+
+class BitOr(BitsAgg):
+    def value(self) -> int | None:
+        return self._made(bool)
+
+
+class BitXor(BitsAgg):
+    def value(self) -> int | None:
+        return self._made(lambda ones: ones % 2 == 1)
+
+
 @strict
 def n_factorial(value: int) -> bytes:
     if value < 0:
@@ -99,6 +206,23 @@ def d_percentile(text: str, part: float) -> float | None:
     low = values[math.floor(place)]
     high = values[math.ceil(place)]
     return float(low if low == high else low + (place - math.floor(place)) * (high - low))
+
+
+@strict
+def a_percentiles(text: str, parts: str) -> str | None:
+    """The same for several parts at once."""
+    found = [
+        None if part is None else d_percentile(text, float(part))
+        for part in list_values(ColumnType.DOUBLE, parts)
+    ]
+    return list_text(found)
+
+
+@strict
+def a_percentile_places(count: int, parts: str) -> str:
+    """The places of `percentile_disc`."""
+    found = list_values(ColumnType.DOUBLE, parts)
+    return list_text([None if part is None else i_percentile(count, float(part)) for part in found])
 
 
 @strict

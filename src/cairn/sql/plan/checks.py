@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from cairn.model.errors import DuplicateObject, InvalidTableDefinition, Unsupported
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Check, Column
-from cairn.sql.bind.expressions.expr import bind_boolean
+from cairn.model.tables.schema import Check, Column, Computed
+from cairn.model.types.values import ColumnType
+from cairn.sql.bind.expressions.expr import bind_boolean, bind_expr
 from cairn.sql.bind.queries import bind  # noqa: F401 (it knows all kinds of expressions)
 from cairn.sql.bind.queries.bind import binder_of
 from cairn.sql.bind.scope import Scope, Visible
 from cairn.sql.enum_order import is_ordering
-from cairn.sql.ir import Agg, Param, SubQuery, Window, walk
+from cairn.sql.ir import Agg, Col, Expr, Param, SubQuery, Window, walk
 from cairn.sql.parse.lexer import tokens
 from cairn.sql.parse.parse import parse_query
 from cairn.sql.render.render import Renderer
@@ -70,9 +71,59 @@ def condition(catalog: Catalog, table: str, columns: Sequence[Column], text: str
     return _rule(catalog, table, columns, text, "an index's WHERE")
 
 
+#: Functions of ours that give the same for the same values, on every connection that writes rows.
+_STABLE = frozenset(
+    (
+        *("c_lower", "c_upper", "c_length", "c_left", "c_right", "c_substr", "c_trim", "c_reverse"),
+        *("c_replace", "c_md5", "c_position", "c_octets", "c_split_part", "c_translate"),
+        *("i_abs", "i_add", "i_sub", "i_mul", "i_neg", "i_mod", "i_div", "t_trunc", "t_date"),
+        *("c_json_path", "c_json_shown"),
+    )
+)
+
+
+def computed(
+    catalog: Catalog, table: str, columns: Sequence[Column], text: str, at: int
+) -> Computed:
+    """A part of an index: what the owners' SQLite finds in the WHERE of a query as well."""
+    what = "an index's expression"
+    expr = _bound(catalog, table, columns, text, what)
+    rule = _rendered(
+        expr,
+        text,
+        what,
+        _STABLE,
+        "functions that give the same for the same values: see the page on SQL",
+    )
+    type_ = expr.type
+    if type_ is None or not type_.is_key or type_ is ColumnType.DECIMAL:
+        shown = "unknown" if type_ is None else type_.value
+        raise Unsupported(
+            f"an index of an expression of type {shown} is not supported: {text}",
+            hint="it is a text, a whole number, a time or a boolean",
+        )
+    if not any(isinstance(each, Col) for each in walk(expr)):
+        raise Unsupported(f"{what} names no column: {text}")
+    return Computed(at, text, rule, type_)
+
+
 def _rule(
     catalog: Catalog, table: str, columns: Sequence[Column], text: str, what: str = "a CHECK"
 ) -> str:
+    expr = _bound(catalog, table, columns, text, what, "CHECK" if what == "a CHECK" else "WHERE")
+    hint = "columns and constants are compared, with AND, OR, NOT, IN, IS NULL and CASE"
+    return _rendered(expr, text, what, frozenset(), hint)
+
+
+def _bound(
+    catalog: Catalog,
+    table: str,
+    columns: Sequence[Column],
+    text: str,
+    what: str,
+    judged: str = "",
+) -> Expr:
+    """`judged`: it has to be a boolean."""
     whole = f"SELECT {text}"
     tree = parse_query(tokens(whole), whole)
     if len(tree.expressions) != 1 or tree.args.get("from_") is not None:
@@ -88,7 +139,8 @@ def _rule(
             scales=[column.known for column in columns],
         )
     )
-    expr = bind_boolean(scope, tree.expressions[0], "CHECK" if what == "a CHECK" else "WHERE")
+    given = tree.expressions[0]
+    expr = bind_boolean(scope, given, judged) if judged else bind_expr(scope, given)
     inside = list(walk(expr))
     if any(isinstance(each, (SubQuery, Agg, Window, Param)) for each in inside):
         raise InvalidTableDefinition(
@@ -99,13 +151,16 @@ def _rule(
             f"{what} cannot compare labels of an enum by their order",
             hint="labels may be added later: name those that are allowed with IN (…)",
         )
+    return expr
+
+
+def _rendered(expr: Expr, text: str, what: str, allowed: frozenset[str], hint: str) -> str:
     renderer = Renderer(Slots())
     renderer.aliases[0] = ""
     rule = renderer.expr(expr)
-    called = {word.lower() for word in _CALLED.findall(_STRINGS.sub("", rule))} - _KNOWN
+    called = {word.lower() for word in _CALLED.findall(_STRINGS.sub("", rule))} - _KNOWN - allowed
     if called or "?" in _STRINGS.sub("", rule):
         raise Unsupported(
-            f"this function or operator in {what} is not supported: {text}",
-            hint="columns and constants are compared, with AND, OR, NOT, IN, IS NULL and CASE",
+            f"this function or operator in {what} is not supported: {text}", hint=hint
         )
     return rule

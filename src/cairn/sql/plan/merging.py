@@ -29,6 +29,7 @@ _MERGE = {
     "z_sum": "z_sum",
     "min": "min",
     "max": "max",
+    **{name: name for name in ("i_bit_and", "i_bit_or", "i_bit_xor")},
 }
 
 

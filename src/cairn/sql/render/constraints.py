@@ -35,7 +35,8 @@ def translate(
         for index in (each for all_ in catalog.indexes.values() for each in all_):
             table = catalog.table_by_id(index.table_id)
             if index.physical_name == found[1] and table is not None:
-                return _not_unique(table, list(index.columns), index.name, row)
+                given = None if index.computed else row
+                return _not_unique(table, index.words, index.name, given)
     places = _PLACE.findall(message)
     if "constraint failed" not in message or not places:
         return None
@@ -97,6 +98,6 @@ def _column_name(table: Table, physical: str) -> str:
 
 def _index_name(table: Table, columns: list[str], catalog: Catalog) -> str:
     for index in catalog.indexes.get(table.id, ()):
-        if index.unique and list(index.columns) == columns:
+        if index.unique and not index.computed and list(index.columns) == columns:
             return index.name
     return table.key_name

@@ -103,14 +103,18 @@ class Cursor:
         found = []
         while True:
             found.append(self.name())
-            self.accept_one("varchar_pattern_ops", "text_pattern_ops", "bpchar_pattern_ops")
-            self.accept_one("asc", "desc")
-            if self.accept("nulls") and not self.accept_one("first", "last"):
-                raise self.error()
+            self.order_of_part()
             if not self.accept_op(","):
                 break
         self.expect_op(")")
         return found
+
+    def order_of_part(self) -> None:
+        """What may follow a part of an index."""
+        self.accept_one("varchar_pattern_ops", "text_pattern_ops", "bpchar_pattern_ops")
+        self.accept_one("asc", "desc")
+        if self.accept("nulls") and not self.accept_one("first", "last"):
+            raise self.error()
 
     def string(self) -> str:
         token = self.take()

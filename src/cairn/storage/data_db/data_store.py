@@ -39,7 +39,6 @@ from cairn.native.loading import POINTS, load
 from cairn.native.point_inserts import RECORD_LOST, InsertRoom, PointInsert
 from cairn.storage.data_db import operations
 from cairn.storage.data_db.fence import Fence
-from cairn.storage.data_db.kin import not_there
 from cairn.storage.data_db.log_tables import PUT_RECORD, open_log, place
 from cairn.storage.data_db.packed_insert import PackedInsert
 from cairn.storage.data_db.shapes import RowTables
@@ -189,7 +188,7 @@ class DataStore(RowTables):
 
     def insert_row(self, table: int, sql: str, row: Sequence[Any]) -> tuple[int, int]:
         """One short new row. SQLite takes a failed one back by itself: no savepoint is needed."""
-        if table in self.kin.parents_of:
+        if self.kin.names(table):
             return self.statement(lambda: self.insert_one(sql, row), brief=True)
         self._changes.clear()
         self.judge(clients=True)
@@ -208,7 +207,7 @@ class DataStore(RowTables):
     ) -> tuple[int, int] | None:
         """The same in C, from a request whose parameters begin at `at`. None: nothing was done, and
         Python has to do it."""
-        if table in self.kin.parents_of:
+        if self.kin.names(table) or any(each.computed for each in self.indexes.get(table, ())):
             return None
         origin, epoch = self.origin, self.fence.epoch
         number = self._origins.get(origin)
@@ -313,7 +312,7 @@ class DataStore(RowTables):
 
     def bulk_insert(self, table: int, sql: str, rows: Sequence[tuple[Any, ...]]) -> int:
         """Many plain inserts: what they change is what they are, the hook need not tell."""
-        if table in self.kin.parents_of:
+        if self.kin.names(table):
             if self._names_in_bulk(table):
                 return self.packed_insert(table, pack_rows(rows))
             self.connection.executemany(sql, rows)  # the hook tells which rows are named
@@ -326,20 +325,17 @@ class DataStore(RowTables):
 
     def packed_insert(self, table: int, packed: bytes) -> int:
         """The same with rows that are packed already."""
-        ties = self.kin.parents_of.get(table, ())
-        if ties and not self._names_in_bulk(table):
+        if self.kin.names(table) and not self._names_in_bulk(table):
             return self.packed.insert(self.tables[table], packed)
         with self.unobserved():
             count = self.packed.insert(self.tables[table], packed)
-        for tie in ties:
-            if (lacking := self.packed.unnamed(tie, packed)) is not None:
-                raise not_there(tie, lacking)
+        self.packed.check_named(self.kin, self.tables[table], packed, self.fenced_at)
         self._bulk = (table, self.versions.get(table, 0), msgspec.Raw(packed))
         return count
 
     def _names_in_bulk(self, table: int) -> bool:
         """Whether one question finds new rows that name nobody: not where that waits for more."""
-        is_deferred = any(tie.key.is_deferred for tie in self.kin.parents_of[table])
+        is_deferred = any(key.is_deferred for key in self.tables[table].foreign_keys)
         return not is_deferred and self.packed.is_in_c(self.tables[table])
 
     def operation(self, operation: str) -> Operation | None:

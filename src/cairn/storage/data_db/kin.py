@@ -1,9 +1,9 @@
 """Foreign keys, kept by the one writer: inside its transaction, from what SQLite really changed.
 
 Invariant: whatever a statement of a client leaves behind, each row that names another finds it in
-its own bucket. The order: the statement; then, change by change, what ON DELETE and ON UPDATE ask
-for, which are changes too, or whether somebody still names the row; then the look at rows that
-came. What fails is taken back with the statement.
+its own bucket, or in a global table. The order: the statement; then, change by change, what ON
+DELETE and ON UPDATE ask for, which are changes too, or whether somebody still names the row; then
+the look at rows that came. What fails is taken back with the statement.
 
 Only clients are judged. Rows of replicas, full copies and moves come as some master left them: as a
 prefix of its log, or all of a bucket as of one moment, in which the invariant holds.
@@ -19,14 +19,15 @@ import msgspec
 
 from cairn.model.errors import ForeignKeyViolation, Unsupported
 from cairn.model.log.records import RowChange, RowOp
+from cairn.model.tables.kin_words import not_there, still_named
 from cairn.model.tables.schema import BUCKET_COLUMN, ForeignKey, Table, physical_column
-from cairn.model.types.shown import shown_text
+from cairn.storage.data_db.global_parents import has_parent, lacking, parent_name
 
 Key = tuple[Any, ...]  # the bucket, then values
 
 
 class Tie(msgspec.Struct, frozen=True):
-    """A foreign key with both of its tables."""
+    """A foreign key with both of its tables, whose rows lie together."""
 
     key: ForeignKey
     child: Table
@@ -51,8 +52,13 @@ class Kin:
     def __init__(self, tables: dict[int, Table]) -> None:
         self.parents_of: dict[int, list[Tie]] = {}  # by child
         self.children_of: dict[int, list[Tie]] = {}  # by parent
+        self.globals_of: dict[int, list[ForeignKey]] = {}  # by child: towards global tables
+        self.tables = tables
         for child in tables.values():
             for key in child.foreign_keys:
+                if key.is_global:
+                    self.globals_of.setdefault(child.id, []).append(key)
+                    continue
                 parent = tables.get(key.parent)
                 if parent is not None:
                     tie = Tie(key, child, parent)
@@ -60,14 +66,21 @@ class Kin:
                     self.children_of.setdefault(parent.id, []).append(tie)
 
     def __contains__(self, table: int) -> bool:
-        return table in self.parents_of or table in self.children_of
+        return table in self.children_of or self.names(table)
+
+    def names(self, table: int) -> bool:
+        """Whether its rows name others."""
+        return table in self.parents_of or table in self.globals_of
 
 
 class Enforcing:
     """One statement's changes. `changes` grows while actions are carried out: the hook tells."""
 
-    def __init__(self, connection: apsw.Connection, kin: Kin, changes: list[RowChange]) -> None:
+    def __init__(
+        self, connection: apsw.Connection, kin: Kin, changes: list[RowChange], fenced_at: int
+    ) -> None:
         self._connection, self._kin, self._changes = connection, kin, changes
+        self._fenced_at = fenced_at  # the entry of Raft that says what the writer may do
 
     def has_lost(self, since: int) -> bool:
         """Whether rows that others may name went or got another key: that may take long."""
@@ -119,7 +132,7 @@ class Enforcing:
             if self._finds(tie.parent, tie.key.parent_columns, old):
                 continue
             if self._finds(tie.child, tie.key.columns, old):
-                raise _still_named(tie, old)
+                raise still_named(tie.key, tie.child, tie.parent, old[1:])
         there: set[tuple[str, int, Key]] = set()
         for tie, new, row in self._came(since):
             mark = (tie.key.name, tie.child.id, new)
@@ -127,8 +140,23 @@ class Enforcing:
                 continue
             if self._finds(tie.parent, tie.key.parent_columns, new):
                 there.add(mark)
-            elif self._is_left(tie, new, row):  # not gone again meanwhile
-                raise not_there(tie, new)
+            elif self._is_left(tie.child, tie.key, row):  # not gone again meanwhile
+                raise not_there(tie.key, tie.child, tie.parent.name, new[1:])
+        self._check_globals(since, deferred)
+
+    def _check_globals(self, since: int, deferred: bool) -> None:
+        there: set[tuple[str, int, Key]] = set()
+        for child, key, row in self._came_global(since):
+            values = tuple(row[at + 1] for at in key.columns)
+            mark = (key.name, child.id, values)
+            if key.is_deferred is not deferred or mark in there:
+                continue
+            if not self._is_left(child, key, row):
+                continue
+            if not has_parent(self._connection, key, values, self._fenced_at):
+                name = parent_name(self._connection, key)
+                raise not_there(key, child, name, values, in_copy=True)
+            there.add(mark)
 
     # --- what changed ---------------------------------------------------------------------------
 
@@ -171,13 +199,19 @@ class Enforcing:
                 continue
             for tie in self._kin.parents_of.get(change.table, ()):
                 new = tie.of_child(change.new)
-                is_same = (
-                    change.old is not None
-                    and tie.of_child(change.old) == new
-                    and _own_key(tie, change.old) == _own_key(tie, change.new)
-                )
-                if new is not None and not is_same:
+                if new is not None and not _is_same(tie.child, tie.key, change):
                     yield tie, new, change.new
+
+    def _came_global(self, since: int) -> Iterator[tuple[Table, ForeignKey, Sequence[Any]]]:
+        """The same for those that name rows of global tables."""
+        for change in self._changes[since:]:
+            for key in self._kin.globals_of.get(change.table, ()):
+                child = self._kin.tables[change.table]
+                row = change.new
+                if row is None or any(row[at + 1] is None for at in key.columns):
+                    continue
+                if not _is_same(child, key, change):
+                    yield child, key, row
 
     # --- the rows -------------------------------------------------------------------------------
 
@@ -188,7 +222,7 @@ class Enforcing:
         if action in _FIRM:
             is_late = tie.key.is_deferred and action != "restrict"
             if not is_late and self._finds(tie.child, tie.key.columns, old):
-                raise _still_named(tie, old)
+                raise still_named(tie.key, tie.child, tie.parent, old[1:])
             return
         where = _where(tie.key.columns)
         table = tie.child.physical_name
@@ -203,14 +237,23 @@ class Enforcing:
         text = f"SELECT 1 FROM {table.physical_name} WHERE {_where(columns)} LIMIT 1"
         return self._connection.execute(text, key).fetchone() is not None
 
-    def _is_left(self, tie: Tie, key: Key, row: Sequence[Any]) -> bool:
+    def _is_left(self, child: Table, key: ForeignKey, row: Sequence[Any]) -> bool:
         """By its own key: what it names may have no index, and this may be the event loop."""
-        columns = (*tie.child.key_positions, *tie.key.columns)
-        return self._finds(tie.child, columns, (row[0], *_own_key(tie, row), *key[1:]))
+        columns = (*child.key_positions, *key.columns)
+        return self._finds(child, columns, (row[0], *_values(row, columns)))
 
 
-def _own_key(tie: Tie, row: Sequence[Any]) -> Key:
-    return tuple(row[at + 1] for at in tie.child.key_positions)
+def _values(row: Sequence[Any], columns: Sequence[int]) -> Key:
+    return tuple(row[at + 1] for at in columns)
+
+
+def _is_same(child: Table, key: ForeignKey, change: RowChange) -> bool:
+    """Whether a row names what it named before: the same row, by its key and its bucket."""
+    if change.old is None or change.new is None:
+        return False
+    columns = (*child.key_positions, *key.columns)
+    is_there = change.old[0] == change.new[0]
+    return is_there and _values(change.old, columns) == _values(change.new, columns)
 
 
 def no_pairs(at: int) -> None:
@@ -251,7 +294,8 @@ def check_ties(
             span,
         ).fetchone()
         if found is not None:
-            raise not_there(tie, found)
+            raise not_there(tie.key, tie.child, tie.parent.name, found[1:])
+    _check_global_ties(connection, want, kin, known, span)
     if have.truncated_at == want.truncated_at:
         return
     for tie in kin.children_of.get(want.id, ()):
@@ -266,31 +310,28 @@ def check_ties(
             )
 
 
+def _check_global_ties(
+    connection: apsw.Connection,
+    want: Table,
+    kin: Kin,
+    known: Sequence[ForeignKey],
+    span: tuple[int, int],
+) -> None:
+    """The change is prepared, and known to the copy: until it has ended no row goes from there."""
+    for key in kin.globals_of.get(want.id, ()):
+        if key in known:
+            continue
+        own = [f"c.{physical_column(at)}" for at in key.columns]
+        given = " AND ".join(f"{name} IS NOT NULL" for name in own)
+        found: Any = connection.execute(
+            f"SELECT {', '.join(own)} FROM {want.physical_name} AS c WHERE {given} "
+            f"AND {lacking(key, own)} AND c.{BUCKET_COLUMN} BETWEEN ? AND ? LIMIT 1",
+            span,
+        ).fetchone()
+        if found is not None:
+            raise not_there(key, want, parent_name(connection, key), found)
+
+
 def _where(columns: Sequence[int]) -> str:
     names = (BUCKET_COLUMN, *(physical_column(at) for at in columns))
     return " AND ".join(f"{name} = ?" for name in names)
-
-
-def not_there(tie: Tie, key: Key) -> ForeignKeyViolation:
-    return ForeignKeyViolation(
-        f'insert or update on table "{tie.child.name}" violates foreign key constraint '
-        f'"{tie.key.name}"',
-        detail=f"Key {_shown(tie.child, tie.key.columns, key)} is not present in table "
-        f'"{tie.parent.name}".',
-    )
-
-
-def _still_named(tie: Tie, key: Key) -> ForeignKeyViolation:
-    return ForeignKeyViolation(
-        f'update or delete on table "{tie.parent.name}" violates foreign key constraint '
-        f'"{tie.key.name}" on table "{tie.child.name}"',
-        detail=f"Key {_shown(tie.parent, tie.key.parent_columns, key)} is still referenced from "
-        f'table "{tie.child.name}".',
-    )
-
-
-def _shown(table: Table, columns: Sequence[int], key: Key) -> str:
-    names = ", ".join(table.columns[at].name for at in columns)
-    pairs = zip(columns, key[1:], strict=True)
-    values = ", ".join(shown_text(table.columns[at].type, value) for at, value in pairs)
-    return f"({names})=({values})"

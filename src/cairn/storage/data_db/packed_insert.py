@@ -8,10 +8,12 @@ import apsw
 import msgspec
 
 from cairn.model.log.packed_rows import Buffer, split_head, unpacked
+from cairn.model.tables.kin_words import not_there
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
 from cairn.native.library import PACKED_WIDTH
 from cairn.native.loading import PACKED_ROWS, load
-from cairn.storage.data_db.kin import Tie
+from cairn.storage.data_db.global_parents import check_open, lacking, parent_name
+from cairn.storage.data_db.kin import Kin
 from cairn.storage.files.sqlite import insert_many
 
 
@@ -36,19 +38,35 @@ class PackedInsert:
         insert_many(self._connection, insert_text(table), rows)
         return len(rows)
 
-    def unnamed(self, tie: Tie, packed: Buffer) -> tuple[Any, ...] | None:
-        """What one of these rows names, and is not there: bucket and values. None: all is there."""
-        columns = [f"c{at + 1}" for at in tie.key.columns]
-        width = len(tie.child.columns) + 1
-        given = " AND ".join(f"came.{name} IS NOT NULL" for name in columns)
-        same = " AND ".join(
-            f"there.{physical_column(at)} = came.{name}"
-            for at, name in zip(tie.key.parent_columns, columns, strict=True)
-        )
+    def check_named(self, kin: Kin, table: Table, packed: Buffer, fenced_at: int) -> None:
+        """Raises if one of these rows names what is not there."""
+        for tie in kin.parents_of.get(table.id, ()):
+            columns = [f"came.c{at + 1}" for at in tie.key.columns]
+            same = " AND ".join(
+                f"there.{physical_column(at)} = {name}"
+                for at, name in zip(tie.key.parent_columns, columns, strict=True)
+            )
+            no_parent = (
+                f"NOT EXISTS (SELECT 1 FROM {tie.parent.physical_name} AS there "
+                f"WHERE there.{BUCKET_COLUMN} = came.c0 AND {same})"
+            )
+            if (found := self._first(table, columns, no_parent, packed)) is not None:
+                raise not_there(tie.key, table, tie.parent.name, found)
+        for key in kin.globals_of.get(table.id, ()):
+            check_open(self._connection, key, fenced_at)
+            columns = [f"came.c{at + 1}" for at in key.columns]
+            found = self._first(table, columns, lacking(key, columns), packed)
+            if found is not None:
+                name = parent_name(self._connection, key)
+                raise not_there(key, table, name, found, in_copy=True)
+
+    def _first(
+        self, table: Table, columns: list[str], where: str, packed: Buffer
+    ) -> tuple[Any, ...] | None:
+        given = " AND ".join(f"{name} IS NOT NULL" for name in columns)
         text = (
-            f"SELECT c0, {', '.join(columns)} FROM packed_rows(?, {width}) AS came "
-            f"WHERE {given} AND NOT EXISTS (SELECT 1 FROM {tie.parent.physical_name} AS there "
-            f"WHERE there.{BUCKET_COLUMN} = came.c0 AND {same}) LIMIT 1"
+            f"SELECT {', '.join(columns)} FROM packed_rows(?, {len(table.columns) + 1}) AS came "
+            f"WHERE {given} AND {where} LIMIT 1"
         )
         found: Any = self._connection.execute(text, (split_head(packed)[0],)).fetchone()
         return None if found is None else tuple(found)

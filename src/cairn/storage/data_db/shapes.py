@@ -43,6 +43,7 @@ class RowTables:
         self._is_brief = False  # long rows are work for a thread
         self.versions: dict[int, int] = {}  # replaced, never changed: readers keep what they saw
         self._enforced = 0  # changes that foreign keys have been asked about
+        self.fenced_at = 0  # the entry of Raft that says what the writer may do
         self._kin = Kin({})
         self._kin_versions = self.versions
 
@@ -127,7 +128,7 @@ class RowTables:
         count = run()
         self.enforce()
         if self._changes:
-            Enforcing(self.connection, self.kin, self._changes).check(0, deferred=True)
+            self._enforcing().check(0, deferred=True)
         return count
 
     def enforce(self, *, is_rekeying: bool = False) -> None:
@@ -140,13 +141,16 @@ class RowTables:
             change.table in self.kin for change in self._changes[since:]
         ):
             return
-        enforcing = Enforcing(self.connection, self.kin, self._changes)
+        enforcing = self._enforcing()
         if self._is_brief and enforcing.has_lost(since):
             raise TooLongHere  # nobody knows how many rows name them
         pairs = rekeyed_rows(self._changes, since) if is_rekeying else no_pairs
         enforcing.act(since, pairs)
         enforcing.check(since, deferred=False)
         self._enforced = len(self._changes)
+
+    def _enforcing(self) -> Enforcing:
+        return Enforcing(self.connection, self.kin, self._changes, self.fenced_at)
 
     def take_changes(self) -> tuple[RowChange, ...]:
         found = tuple(self._changes)
@@ -214,6 +218,21 @@ class RowTables:
             return {}
         indexes = self.indexes.get(table.id, ())
         return {index.physical_name: create_index_sql(table, index) for index in indexes}
+
+    def computed_by(self, version: str) -> None:
+        """Indexes of expressions were made by functions of some version; another one makes them
+        anew. Before anything is written."""
+        query = "SELECT value FROM local_state WHERE key = 'computed_by'"
+        found: Any = self.connection.execute(query).fetchone()
+        if found is not None and found[0] == version:
+            return
+        execute = self.connection.execute
+        execute("BEGIN IMMEDIATE")
+        for index in (each for known in self.indexes.values() for each in known):
+            if index.computed and found is not None:
+                execute(f"REINDEX {index.physical_name}")
+        execute("INSERT OR REPLACE INTO local_state VALUES ('computed_by', ?)", (version,))
+        execute("COMMIT")
 
     def build_indexes(self, shape: Shape) -> None:
         """After a full copy: indexes are made once, over all rows."""

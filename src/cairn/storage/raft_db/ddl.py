@@ -257,12 +257,15 @@ def _check_global(tables: GlobalTables, table: Table, ddl: ops.Ddl) -> None:
     No row comes in between, since the table takes none until the change has ended.
     """
     execute = tables.connection.execute
+    if isinstance(ddl, ops.DropTable | ops.TruncateTable):
+        tables.kin.check_gone(table)
     if isinstance(ddl, ops.AddColumns | ops.AlterTable):
         execute("SAVEPOINT tried")
         try:
             want = _altered(table, ddl)
             reshape(tables.connection, table, want)
             check_rows(tables.connection, table, want)
+            tables.kin.check_rows(tables.connection, want)
         finally:
             execute("ROLLBACK TO tried")
             execute("RELEASE tried")

@@ -14,6 +14,7 @@ from cairn.model.log.applied import Change
 from cairn.model.tables import system_tables as system
 from cairn.model.tables.pictures import tables_of
 from cairn.model.tables.schema import Table, create_table_sql
+from cairn.storage.raft_db.global_kin import GlobalKin
 
 
 class TableDump(msgspec.Struct, frozen=True, array_like=True):
@@ -57,10 +58,22 @@ class GlobalTables:
     def reload(self) -> None:
         """Learn the tables anew, after a schema change or an installed snapshot."""
         self.tables = {table.id: table for table in system.SYSTEM_TABLES}
-        for table in self.catalogue().values():
+        known = self.catalogue().values()
+        for table in known:
             if table.is_global:
                 self.tables[table.id] = table  # an upgrade may have widened a system table
         self._statements = {}
+        self.kin = GlobalKin(known, self._pending_table())
+
+    def _pending_table(self) -> Table | None:
+        """As the schema change that is under way leaves it."""
+        name = system.PICO_PROPERTY.physical_name
+        query = f"SELECT c1 FROM {name} WHERE c0 = 'pending_schema_change'"
+        found: Any = self.connection.execute(query).fetchone()
+        if found is None or found[0] is None:
+            return None
+        ddl = msgspec.json.decode(found[0], type=ops.DdlPrepare).ddl
+        return ddl.table if isinstance(ddl, ops.CreateTable | ops.AlterTable) else None
 
     def catalogue(self) -> dict[str, Table]:
         """All tables, sharded ones too, as the rows say now."""

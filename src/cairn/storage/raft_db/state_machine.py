@@ -73,9 +73,13 @@ class StateMachine:
             case ops.Nop():
                 return []
             case ops.Batch(ops=several):
-                return [change for each in several for change in self.tables.dml(each)]
+                changes = [change for each in several for change in self.tables.dml(each)]
+                self.tables.kin.check(self.connection, changes)
+                return changes
             case ops.Insert() | ops.Replace() | ops.Update() | ops.Delete():
-                return self.tables.dml(op)
+                changes = self.tables.dml(op)
+                self.tables.kin.check(self.connection, changes)
+                return changes
             case ops.DdlPrepare() | ops.DdlCommit() | ops.DdlAbort():
                 changes = apply_ddl(self.tables, op)
                 self.tables.reload()

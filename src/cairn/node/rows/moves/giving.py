@@ -19,7 +19,7 @@ from cairn.node.rows.acknowledgements import Acknowledgements
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
 from cairn.node.rows.moves.pace import DELTA_BYTES, pace
-from cairn.node.waiting import until
+from cairn.node.waiting import on_thread, until
 from cairn.storage.data_db.moving_in import behind, drop_some
 from cairn.storage.data_db.moving_out import MoveReader
 
@@ -167,7 +167,7 @@ class _Reader:
         async with self._is_free:
             if self._reader is None:
                 self._reader = MoveReader(self._path)
-            return await asyncio.to_thread(work, self._reader)
+            return await on_thread(work, self._reader)
 
     def close(self) -> None:
         if self._reader is not None:

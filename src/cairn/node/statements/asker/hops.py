@@ -15,7 +15,7 @@ import msgspec
 
 from cairn.model.errors import CairnError, Unreachable
 from cairn.model.unexpected import owned
-from cairn.net.link import CANCEL, Link
+from cairn.net.link import Link
 
 SWEEP_S = 0.5
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Hop:
     def give_up(self) -> None:
         self.is_over = True
         self._link.forget(self.request_id)
-        self._link.tell(CANCEL, msgspec.msgpack.encode(self.request_id))
+        self._link.no_more(self.request_id)
 
     def expire(self, method: str, timeout_s: float) -> None:
         if not self.is_over:

@@ -9,7 +9,7 @@ all are gathered, and nothing was for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cairn.model.sharding.spans import Ranges, intersection, of_buckets
 from cairn.node.statements.asker.measuring import size_of
@@ -94,14 +94,24 @@ class Begun:
         if found is not None and found[1] is not None:
             found[1].close()
 
-    def parcels(self, plan: plans.ScatterRead) -> Sending | None:
-        """What has to be sent for it; None: it is too much. On a thread."""
-        found: list[Parcel] = []
-        for sent in (each for fragment in plan.fragments for each in fragment.sent):
-            found.append(sent.parcel(self._coming[id(plan.fragments[sent.table])].rows))
-            if sum(each.size for each in found) > SENT_BYTES:
-                return None
-        return Sending(found)
+    def packing(self, plan: plans.ScatterRead) -> Callable[[], Sending | None]:
+        """Makes what has to be sent for it, on a thread: nobody may be waiting for it when that
+        begins, and nothing of this be left. None: it is too much."""
+        wanted = [
+            (sent, self._coming[id(plan.fragments[sent.table])].rows)
+            for fragment in plan.fragments
+            for sent in fragment.sent
+        ]
+
+        def pack() -> Sending | None:
+            found: list[Parcel] = []
+            for sent, rows in wanted:
+                found.append(sent.parcel(rows))
+                if sum(each.size for each in found) > SENT_BYTES:
+                    return None
+            return Sending(found)
+
+        return pack
 
     def close(self) -> None:
         for each in self._coming.values():

@@ -224,8 +224,8 @@ class Reads:
         meeting = plan.meeting_at(stays) if len(left) == 1 else None
         if meeting is None:
             return None
-        prepare = self.owners.execution.reads.open_reads.run
-        begun.sending = await prepare(context.user_id, begun.parcels, meeting.plan)
+        on_thread = self.owners.execution.reads.open_reads.run
+        begun.sending = await on_thread(context.user_id, begun.packing(meeting.plan))
         if begun.sending is None:
             return None
         begun.drop(plan.fragments[stays])

@@ -30,6 +30,7 @@ from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse, ReadRequest
 from cairn.model.settings import limits
 from cairn.model.sharding.spans import of_buckets
 from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.kin_words import ParentNotSeen
 from cairn.model.types.values import from_physical, micros_to_datetime
 from cairn.model.unexpected import owned
 from cairn.node.consensus.global_state import GlobalState
@@ -47,6 +48,7 @@ from cairn.node.statements.blocks.block_runs import (
 from cairn.node.statements.context import ASKED
 from cairn.node.statements.ending import Ticket, to_its_end
 from cairn.node.statements.owner.execution import Execution
+from cairn.node.statements.owner.writes import CATCH_UP_S
 from cairn.node.waiting import as_future
 from cairn.sql import plans
 from cairn.sql.api import prepare
@@ -102,6 +104,7 @@ class BlockOwner:
         if request.read is not None:
             is_quick = False
             self._execution.reads.check_text(request.read)
+        is_sure = False  # that our copies of global tables are as new as the request
         while True:
             epoch = self._execution.data.fence.epoch
             try:
@@ -115,6 +118,10 @@ class BlockOwner:
                 is_quick = False
                 continue
             except CairnError as problem:
+                if isinstance(problem, ParentNotSeen) and not is_sure:
+                    await self._execution.writes.catch_up(CATCH_UP_S)
+                    is_sure = True
+                    continue
                 if not request.is_commit and problem.sqlstate.startswith("23"):
                     # It tells of rows that are there.
                     await self._execution.guard.check_looked(epoch)

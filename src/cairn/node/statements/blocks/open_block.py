@@ -49,6 +49,12 @@ READ_BYTES = 300  # that a read keeps beside its parameters
 _SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPlan)
 
 
+#: What leaves nothing but an empty thing that was not there before: nobody's rows, rights or users.
+MAKING = frozenset(
+    ("CREATE TABLE", "CREATE INDEX", "CREATE VIEW", "CREATE SEQUENCE", "CREATE TYPE")
+)
+
+
 class Mark(NamedTuple):
     """What a savepoint keeps: how long the list was, and from which read on it was strict."""
 
@@ -86,6 +92,7 @@ class OpenBlock:
         self._unseen = ""  # why something that was read cannot be compared again
         self._alone = 0  # statements that committed rows by themselves
         self._schema = 0  # the same for changes of the schema
+        self.made = 0  # of these, what only made something new
         self.now = executor.blocks.wall_clock()  # the time of all its statements
 
     @property
@@ -223,7 +230,10 @@ class OpenBlock:
         plan = statement.prepared.plan
         if isinstance(plan, plans.DdlPlan) and not (plan.fill or outcome.is_queue_told):
             return outcome  # IF EXISTS, of something that is not there: nothing was done
+        if not is_schema and outcome.count == 0:
+            return outcome  # it met no row: there is nothing to undo
         self.wrote_alone(is_schema=is_schema)
+        self.made += tag in MAKING
         said = f"{tag} was committed at once: ROLLBACK will not undo it"
         outcome.notices = (*outcome.notices, said)
         return outcome

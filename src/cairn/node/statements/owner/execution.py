@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from unicodedata import unidata_version
 
 import apsw
 
@@ -35,6 +36,7 @@ class Execution:
         raft: Path,
         raft_disk: Disk,
         register: Callable[[apsw.Connection], None],
+        catch_up: Callable[[float], Awaitable[None]],
     ) -> None:
         path = data.store.path
         self.data = data
@@ -42,6 +44,7 @@ class Execution:
             path, raft, register, heavy=HEAVY_ON_ROWS, value_bytes=limits.QUICK_VALUE_BYTES
         )
         register(data.store.connection)
+        data.store.computed_by(unidata_version)  # what lower() gives may be another thing by now
         self.reader.stand_between(data.share_with(lambda: self.reader.count), raft_disk)
         remove_left(raft.parent)
         self._kinds = WriteKinds(path, raft, register)
@@ -50,7 +53,7 @@ class Execution:
         self.reads = OwnerReads(
             data, lease, replication, self.guard, self.reader, raft, register, spill_max
         )
-        self.writes = OwnerWrites(state, data, lease, replication, self._kinds)
+        self.writes = OwnerWrites(state, data, lease, replication, self._kinds, catch_up)
 
     def close(self) -> None:
         self.reads.close()

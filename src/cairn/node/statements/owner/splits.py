@@ -65,12 +65,13 @@ class SplitRead:
                 if self._is_over:
                     raise gone()
                 piece = await self._working(self._piece, part)
+            if piece.is_last:
+                self._left.discard(part)
         finally:
             self._busy -= 1
-        if piece.is_last:
-            self._left.discard(part)
-        if self._cursor.stopped.is_set() or self.is_told:
-            self._end()
+            # Whoever is the last: also one that waited for its turn, and does not any more.
+            if self.is_told or (self._cursor.stopped.is_set() and not self._busy):
+                self._end()
         return piece
 
     async def _working(self, work: Callable[..., Piece], *args: int) -> Piece:

@@ -17,12 +17,14 @@ from cairn.model import stops
 from cairn.model.errors import CairnError, OutcomeUnknown, QueryCanceled
 from cairn.model.rpc import BlockResponse, WriteRequest, WriteResponse
 from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.kin_words import ParentNotSeen
 from cairn.native.point_inserts import PointInsert
 from cairn.net.spans import ACTIVE, INTERNAL, Span
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
 from cairn.node.rows.replication import Replication
+from cairn.node.runtime import spawn
 from cairn.node.statements.context import ASKED
 from cairn.node.statements.ending import Ticket, to_its_end
 from cairn.node.statements.owner.carrying_out import (
@@ -45,6 +47,7 @@ from cairn.storage.files.writer import Job
 from cairn.storage.raft_db.state_machine import constraint_error
 from cairn.storage.readers import Cancelled, Steps, translated
 
+CATCH_UP_S = 5.0
 Answer = WriteResponse | BlockResponse
 Done = Callable[[WriteResponse | CairnError], None]
 Children = dict[int, set[tuple[int, int]]]
@@ -65,7 +68,9 @@ class OwnerWrites:
         lease: LeaseHolder,
         replication: Replication,
         kinds: WriteKinds,
+        catch_up: Callable[[float], Awaitable[None]],
     ) -> None:
+        self.catch_up = catch_up  # with all that Raft has decided
         self._state, self.data, self._lease = state, data, lease
         self._replication, self._kinds = replication, kinds
         # By the id of their parents, as of one catalogue: read by the writer's thread as well.
@@ -79,6 +84,30 @@ class OwnerWrites:
 
         `ticket` ends one that is long, until it is committed.
         """
+        if self.names_globals(request.table):
+            callback = self._looking_twice(request, callback, ticket)
+        self._start_write(request, callback, ticket)
+
+    def _looking_twice(self, request: WriteRequest, callback: Done, ticket: Ticket | None) -> Done:
+        """A row that others were told of may not be in our copy of its table yet."""
+
+        async def look_again() -> None:
+            try:
+                await self.catch_up(CATCH_UP_S)
+            except CairnError as problem:
+                callback(problem)
+                return
+            self._start_write(request, callback, ticket)
+
+        def done(verdict: WriteResponse | CairnError) -> None:
+            if isinstance(verdict, ParentNotSeen):
+                spawn(look_again(), "a second look for a named row")
+            else:
+                callback(verdict)
+
+        return done
+
+    def _start_write(self, request: WriteRequest, callback: Done, ticket: Ticket | None) -> None:
         data, fence = self.data, self.data.fence
         self.short += not (request.is_bulk or request.packed)
         if (active := ACTIVE.get()) is not None:
@@ -254,6 +283,11 @@ class OwnerWrites:
             found = children_by_parent(catalog)
             self._children = catalog, found
         return found
+
+    def names_globals(self, table_id: int) -> bool:
+        """Whether its rows name some of global tables."""
+        table = self._state.catalog.table_by_id(table_id)
+        return table is not None and any(key.is_global for key in table.foreign_keys)
 
     def has_followers(self, table_id: int) -> bool:
         """Whether rows of others may have to follow its rows, or be looked for: that may take

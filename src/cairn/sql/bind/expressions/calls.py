@@ -198,8 +198,8 @@ def _within(scope: Scope, node: exp.WithinGroup, condition: exp.Expr | None = No
         holds = bind_boolean(scope, condition, "FILTER") if condition is not None else None
     finally:
         scope.no_aggregates, scope.no_windows = forbidden, windows
-    values, found = ordered_set(scope.binder, name, args, order, holds, walk_position(node))
-    if owner_of(scope, list(values.args)) is not scope:
+    looked_at, found = ordered_set(scope.binder, name, args, order, holds, walk_position(node))
+    if owner_of(scope, list(looked_at)) is not scope:
         raise refuse(node, "WITHIN GROUP over columns of an outer query")
     return found
 

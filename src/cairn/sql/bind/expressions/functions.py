@@ -182,7 +182,12 @@ AGGREGATES = {
     *("bool_and", "bool_or", "every"),
 }
 _SPREADS = {"stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"}
-AGGREGATES |= _SPREADS
+_LINES = {
+    *("corr", "covar_pop", "covar_samp", "regr_avgx", "regr_avgy", "regr_count"),
+    *("regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy"),
+}
+_BITS = {"bit_and", "bit_or", "bit_xor"}
+AGGREGATES |= _SPREADS | _LINES | _BITS
 _ARRAYS, _OBJECTS = {"json_agg", "jsonb_agg"}, {"json_object_agg", "jsonb_object_agg"}
 AGGREGATES |= _ARRAYS | _OBJECTS
 _OF_BOOLEANS = {"bool_and": "min", "every": "min", "bool_or": "max"}
@@ -229,6 +234,8 @@ class Aggregation:
             key = self.binder.coerce(args[0], S, ASSIGNMENT)
             value = to_json(self.binder, args[1])
             return make(self._agg(self._json(), "j_object_agg", key, value))
+        if name in _LINES and len(args) == 2:
+            return self._line(make, position)
         if len(args) != 1:
             raise no_function(name, [arg.type for arg in args], position)
         if name in _ARRAYS:
@@ -250,6 +257,10 @@ class Aggregation:
             return self._lengths(make, arg)
         if name in _SPREADS and arg.type in RANK:
             return self._spread(make, arg)
+        if name in _BITS and arg.type is I:
+            # What is there twice changes only the third of them.
+            distinct = self.distinct and name == "bit_xor"
+            return make(Agg(I, f"i_{name}", (arg,), distinct, self.filter, ()))
         if arg.type not in RANK or name not in ("sum", "total", "avg"):
             raise no_function(name, [arg.type], position)
         result = self._average(make, arg) if name == "avg" else self._sum(make, arg)
@@ -284,14 +295,37 @@ class Aggregation:
         return Call(V, "v_div", (total, Call(D, "d_of_i", (count,))))
 
     def _spread(self, make: Maker, arg: Expr) -> Expr:
-        if self.distinct:
-            raise Unsupported(f"{self.name} with DISTINCT is not supported")
         value = self.binder.coerce(arg, N, ASSIGNMENT)
+        if self.distinct:
+            values = make(
+                Agg(LISTS[N], "a_agg", (value,), True, self._there(value), (Order(value),))
+            )
+            found = Call(N, "n_spread_of", (values, Const(S, self.name)))
+            return Call(D, "d_of_n", (found,)) if arg.type is D else found
         total = make(self._agg(N, "n_sum", value))
         squares = make(self._agg(N, "n_sum", Call(N, "n_mul", (value, value))))
         count = make(self._agg(I, "count", value))
         found = Call(N, "n_spread", (total, squares, count, Const(S, self.name)))
         return Call(D, "d_of_n", (found,)) if arg.type is D else found
+
+    def _there(self, value: Expr) -> Expr:
+        known: Expr = Call(B, "not", (Call(B, "is_null", (value,)),))
+        return known if self.filter is None else Call(B, "and", (self.filter, known))
+
+    def _line(self, make: Maker, position: int | None) -> Expr:
+        """Of pairs (y, x): what has no partner does not count."""
+        if self.distinct:
+            raise Unsupported(f"{self.name} with DISTINCT is not supported")
+        if any(arg.type is not None and arg.type not in RANK for arg in self.args):
+            raise no_function(self.name, [arg.type for arg in self.args], position)
+        y, x = (self.binder.coerce(self.binder.coerce(arg, D), N, ASSIGNMENT) for arg in self.args)
+        self.filter = Call(B, "and", (self._there(y), self._there(x)))
+        count = make(self._agg(I, "count"))
+        if self.name == "regr_count":
+            return count
+        pairs = (y, x, Call(N, "n_mul", (y, y)), Call(N, "n_mul", (x, x)), Call(N, "n_mul", (x, y)))
+        sums = tuple(make(self._agg(N, "n_sum", each)) for each in pairs)
+        return Call(D, "d_regression", (Const(S, self.name), count, *sums))
 
     def _halves(self, make: Maker, arg: Expr) -> tuple[Expr, Expr]:
         high = make(self._agg(I, "sum", Call(I, ">>", (arg, _SHIFT))))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from sqlglot import exp
 
-from cairn.model.errors import SyntaxProblem
-from cairn.model.types.values import LISTS
+from cairn.model.errors import SyntaxProblem, Unsupported
+from cairn.model.types.values import ELEMENTS, LISTS
 from cairn.sql.bind.expressions.lists import item_of
 from cairn.sql.bind.scope import Binder, Scope
 from cairn.sql.ir import (
     Agg,
     Call,
+    Case,
     Col,
     Const,
     Derived,
@@ -29,9 +32,10 @@ from cairn.sql.ir import (
 )
 from cairn.sql.parse.tree import refuse
 from cairn.sql.scales import known_of
-from cairn.sql.typing_rules import RANK, B, D, I, no_function, plain
+from cairn.sql.typing_rules import ASSIGNMENT, RANK, B, D, I, S, no_function, plain
 
-ORDERED_SETS = frozenset(("percentile_cont", "percentile_disc", "mode"))
+HYPOTHETICAL = frozenset(("rank", "dense_rank", "percent_rank", "cume_dist"))
+ORDERED_SETS = frozenset(("percentile_cont", "percentile_disc", "mode")) | HYPOTHETICAL
 
 
 def ordered_set(
@@ -41,8 +45,10 @@ def ordered_set(
     order: tuple[Order, ...],
     condition: Expr | None,
     position: int | None,
-) -> tuple[Agg, Expr]:
-    """The list of all values in order, and what is picked from it."""
+) -> tuple[Sequence[Expr], Expr]:
+    """What it looks at, and what is picked from all values in order."""
+    if name in HYPOTHETICAL:
+        return [each.expr for each in order], _rank(binder, name, args, order, condition, position)
     wanted = 0 if name == "mode" else 1
     types = [arg.type for arg in args] + [each.expr.type for each in order]
     if len(args) != wanted or len(order) != 1:
@@ -58,11 +64,81 @@ def ordered_set(
     there = there if condition is None else Call(B, "and", (condition, there))
     values = Agg(LISTS[key.type], "a_agg", (key,), False, there, (replace(order[0], expr=key),))
     if name == "mode":
-        return values, item_of(values, Call(I, "i_mode", (values,)))
-    part = binder.coerce(args[0], D)
+        return (key,), item_of(values, Call(I, "i_mode", (values,)))
+    is_list = args[0].type in ELEMENTS
+    part = binder.coerce(args[0], LISTS[D] if is_list else D, ASSIGNMENT)
     if name == "percentile_cont":
-        return values, Call(D, "d_percentile", (values, part))
-    return values, item_of(values, Call(I, "i_percentile", (Call(I, "a_size", (values,)), part)))
+        kind = (LISTS[D], "a_percentiles") if is_list else (D, "d_percentile")
+        return (key,), Call(kind[0], kind[1], (values, part))
+    size = Call(I, "a_size", (values,))
+    if is_list:
+        places = Call(LISTS[I], "a_percentile_places", (size, part))
+        return (key,), Call(values.type, "a_items", (values, places))
+    return (key,), item_of(values, Call(I, "i_percentile", (size, part)))
+
+
+def _rank(
+    binder: Binder,
+    name: str,
+    args: list[Expr],
+    order: tuple[Order, ...],
+    condition: Expr | None,
+    position: int | None,
+) -> Expr:
+    """Where a row with these values would be: how many of the others come before it."""
+    if len(args) != len(order):
+        raise no_function(name, [each.type for each in (*args, *(o.expr for o in order))], position)
+    pairs = [
+        (replace(each, expr=each.expr), binder.coerce(arg, each.expr.type or S))
+        for each, arg in zip(order, args, strict=True)
+    ]
+    before, same = _before(pairs)
+
+    def counted(holds: Expr | None, *what: Expr) -> Expr:
+        parts = [each for each in (condition, holds) if each is not None]
+        filter_ = reduce(lambda a, b: Call(B, "and", (a, b)), parts) if parts else None
+        return Agg(I, "count", what, bool(what), filter_)
+
+    one = Const(I, 1)
+    if name == "rank":
+        return Call(I, "i_add", (counted(before), one))
+    if name == "dense_rank":
+        if len(pairs) != 1:
+            raise Unsupported("dense_rank WITHIN GROUP of several columns is not supported")
+        key = pairs[0][0].expr
+        # NULL is one of them, and count(DISTINCT …) passes over it.
+        nulls = Call(B, "and", (before, Call(B, "is_null", (key,))))
+        has_null = Case(I, ((Call(B, ">", (counted(nulls), Const(I, 0))), one),), Const(I, 0))
+        distinct = counted(before, key)
+        return reduce(lambda a, b: Call(I, "i_add", (a, b)), (distinct, has_null, one))
+    every = counted(None)
+    if name == "percent_rank":
+        share = (Call(D, "d_of_i", (counted(before),)), Call(D, "d_of_i", (every,)))
+        is_none = Call(B, "=", (every, Const(I, 0)))
+        return Case(D, ((is_none, Const(D, 0.0)),), Call(D, "d_div", share))
+    upto = counted(Call(B, "or", (before, same)))
+    both = [Call(D, "d_of_i", (Call(I, "i_add", (each, one)),)) for each in (upto, every)]
+    return Call(D, "d_div", tuple(both))
+
+
+def _before(pairs: list[tuple[Order, Expr]]) -> tuple[Expr, Expr]:
+    """That a row comes before the given values, and that it is their equal."""
+    before: Expr = Const(B, False)
+    same: Expr = Const(B, True)
+    for each, value in pairs:
+        key = each.expr
+        no_key, no_value = Call(B, "is_null", (key,)), Call(B, "is_null", (value,))
+        both = Call(B, "and", (no_key, no_value))
+        smaller = Call(B, ">" if each.desc else "<", (key, value))
+        first = (no_key, each.nulls_first), (no_value, not each.nulls_first)
+        whens = ((both, Const(B, False)), *((when, Const(B, is_it)) for when, is_it in first))
+        own_before = Case(B, whens, smaller)
+        equal = Call(B, "=", (key, value))
+        either = Call(B, "or", (no_key, no_value))
+        own_same = Case(B, ((both, Const(B, True)), (either, Const(B, False))), equal)
+        before = Call(B, "or", (before, Call(B, "and", (same, own_before))))
+        same = Call(B, "and", (same, own_same))
+    return before, same
 
 
 def array_of(scope: Scope, node: exp.Anonymous) -> Expr:

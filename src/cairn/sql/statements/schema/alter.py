@@ -413,7 +413,7 @@ def _drop_constraint(cursor: Cursor) -> Step:
         if name == table.key_name and not table.has_hidden_key:
             raise Unsupported("a primary key cannot be dropped", hint="make the table anew")
         checks = tuple(check for check in table.checks if check.name != name)
-        left = tuple(index for index in indexes if index.name != name or not index.unique)
+        left = tuple(index for index in indexes if index.name != name or not index.is_key)
         keys = tuple(key for key in table.foreign_keys if key.name != name)
         for index in indexes:
             if index not in left:

@@ -173,7 +173,12 @@ def _truncate_one(
     name: str, catalog: Catalog, tail: Tail, names: list[str], restarts: bool
 ) -> DdlStatement:
     known = existing_table(catalog, name)
-    for child, _ in catalog.children_of(known.id) if known is not None else ():
+    for child, key in catalog.children_of(known.id) if known is not None else ():
+        if key.is_global and child.name != name:
+            raise Unsupported(
+                f'cannot truncate the global table "{name}": table "{child.name}" references it',
+                hint=f"DELETE FROM {name}; it looks whether its rows are named",
+            )
         if child.name not in names:
             raise Unsupported(
                 "cannot truncate a table referenced in a foreign key constraint",

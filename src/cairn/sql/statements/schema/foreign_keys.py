@@ -1,7 +1,8 @@
-"""FOREIGN KEY: kept where a row and the one that it names lie in one bucket, else refused.
+"""FOREIGN KEY: kept where the one writer sees a row and the one that it names, else refused.
 
-That is so between tables whose rows lie together (`DISTRIBUTED BY ()`). Rows elsewhere may be on
-another replicaset, where nobody can look inside of one transaction. Where the cluster's setting
+That is so between tables whose rows lie together (`DISTRIBUTED BY ()`), and towards global tables,
+of which every instance has a copy. Other rows may be on another replicaset, where nobody can look
+inside of one transaction. Where the cluster's setting
 `foreign_keys` is `ignore` all of them are read, not kept, and a notice says so: for applications
 whose schema is made by a tool, and that keep them themselves.
 """
@@ -179,6 +180,7 @@ def _key(
         given.on_delete,
         given.on_update,
         given.is_deferred,
+        parent.sharding is None,
     )
     _check_actions(table, made)
     return made
@@ -192,14 +194,17 @@ def _primary(parent: Table, indexes: Iterable[Index]) -> tuple[str, ...] | None:
 
 
 def _check_together(table: Table, parent: Table) -> None:
-    """Both in one bucket: else a row could be anywhere."""
+    """Both in one bucket, or the parent everywhere: else a row could be anywhere."""
+    if parent.sharding is None:
+        return
     for each in (table, parent):
         if each.sharding is None or each.sharding.columns:
             kind = "global" if each.sharding is None else "distributed by a key"
             raise Unsupported(
                 f'FOREIGN KEY is not supported here: table "{each.name}" is {kind}',
-                hint="make both tables DISTRIBUTED BY (), or leave it out; or ALTER SYSTEM SET "
-                "foreign_keys = 'ignore', then it is read and not kept",
+                hint=f'make "{parent.name}" DISTRIBUTED GLOBALLY, or both DISTRIBUTED BY (), or '
+                "leave it out; or ALTER SYSTEM SET foreign_keys = 'ignore', then it is read and "
+                "not kept",
             )
     if table.sharding != parent.sharding:
         raise Unsupported("FOREIGN KEY between tables of different tiers is not supported")
@@ -232,6 +237,15 @@ def _check_types(table: Table, parent: Table, own: list[int], theirs: list[int],
 
 
 def _check_actions(table: Table, key: ForeignKey) -> None:
+    if key.is_global and not {key.on_delete, key.on_update} <= {"no action", "restrict"}:
+        raise Unsupported(
+            "ON DELETE and ON UPDATE of a foreign key towards a global table have to be NO ACTION "
+            "or RESTRICT",
+            detail="what follows would be changes on several replicasets, which are not one",
+            hint="change the rows first, then the one that they name",
+        )
+    if key.is_global and key.is_deferred and table.sharding is None:
+        raise Unsupported("between global tables a foreign key cannot be DEFERRED")
     names = {table.columns[at].name for at in key.columns}
     if key.on_update in ("cascade", "set null") and names & set(table.primary_key):
         raise Unsupported(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
 
 from cairn.model.errors import (
     DuplicateColumn,
@@ -20,7 +21,7 @@ from cairn.model.log.ops import (
     RenameIndex,
 )
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Index, Table
+from cairn.model.tables.schema import Computed, Index, Table
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import (
     MAX_INDEXES,
@@ -31,6 +32,13 @@ from cairn.sql.statements.schema.common import (
     finish,
 )
 from cairn.sql.statements.schema.foreign_keys import check_key_stays
+
+
+class Part(NamedTuple):
+    """Of an index: a column, or an expression with what PostgreSQL would call it."""
+
+    name: str
+    text: str = ""
 
 
 def find_index(catalog: Catalog, name: str) -> Index | None:
@@ -50,7 +58,8 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
     kind = cursor.name() if cursor.accept("using") else "tree"
     if kind not in ("tree", "btree"):
         raise Unsupported(f"index type {kind} is not supported", hint="use tree, the default")
-    columns = _columns(cursor)
+    parts = _parts(cursor)
+    columns = [part.name for part in parts if not part.text]
     if cursor.accept("with"):
         raise Unsupported("options of an index are not supported")
     if cursor.looking_at("include"):
@@ -62,18 +71,19 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
     tail = finish(cursor)
     if is_hurried:
         tail.notices.append("CONCURRENTLY is ignored: writes wait while the index is made")
-    name = name or free_name(catalog, f"{table_name}_{'_'.join(columns)}_idx")
+    name = name or free_name(catalog, f"{table_name}_{'_'.join(p.name for p in parts)}_idx")
     tail.skipped = f'relation "{name}" already exists, skipping'
 
     def build(now: Catalog, schema_version: int, table_id: int) -> Ddl | None:
         if quiet and find_index(now, name) is not None:
             return None
-        return _made(now, schema_version, table_name, name, columns, unique, where)
+        return _made(now, schema_version, table_name, name, columns, unique, where, parts)
 
     found = existing_table(catalog, table_name)
     assert found is not None
     _check_index(found, columns, unique)
     _rule(catalog, found, where, unique)
+    _computed(catalog, found, parts, unique)
     return ddl_statement("CREATE INDEX", tail, build, found, "create")
 
 
@@ -91,6 +101,31 @@ def _rule(catalog: Catalog, table: Table, where: str, unique: bool) -> str:
     return condition(catalog, table.name, table.columns, where)
 
 
+def _computed(
+    catalog: Catalog, table: Table, parts: Sequence[Part], unique: bool
+) -> tuple[Computed, ...]:
+    """Expressions as every master computes them when it writes a row."""
+    if not any(part.text for part in parts):
+        return ()
+    if table.is_global:
+        raise Unsupported(
+            "an index of expressions of a global table is not supported",
+            hint="make the table DISTRIBUTED BY (): all of its rows together",
+        )
+    key = 0 if table.sharding is None else len(table.sharding.columns)
+    if unique and any(part.text for part in parts[:key]):
+        raise InvalidTableDefinition(
+            "unique index for the sharded table must begin with the sharding key columns"
+        )
+    from cairn.sql.plan.checks import computed  # brings sqlglot along
+
+    return tuple(
+        computed(catalog, table.name, table.columns, part.text, at)
+        for at, part in enumerate(parts)
+        if part.text
+    )
+
+
 def _made(
     now: Catalog,
     schema_version: int,
@@ -99,6 +134,7 @@ def _made(
     columns: list[str],
     unique: bool,
     where: str = "",
+    parts: Sequence[Part] = (),
 ) -> Ddl:
     if find_index(now, name) is not None:
         raise DuplicateObject(f"index {name} already exists", sqlstate="42P07")
@@ -120,6 +156,7 @@ def _made(
             schema_version=schema_version,
             where=where,
             rule=_rule(now, table, where, unique),
+            computed=_computed(now, table, parts, unique),
         )
     )
 
@@ -195,16 +232,22 @@ def add_unique(
     return ddl_statement("ALTER TABLE", tail, build, check(catalog), "alter")
 
 
-def _columns(cursor: Cursor) -> list[str]:
-    """The columns; an expression among them is refused by name."""
-    first, second = cursor.peek(1), cursor.peek(2)
-    if first is not None and (first.is_op("(") or (second is not None and second.is_op("("))):
-        raise Unsupported(
-            "an index of expressions is not supported",
-            hint="index the columns themselves",
-            position=first.start + 1,
-        )
-    return cursor.names()
+def _parts(cursor: Cursor) -> list[Part]:
+    """`(a, lower(b) DESC, (c % 10), …)`"""
+    cursor.expect_op("(")
+    found = []
+    while True:
+        first, second = cursor.peek(), cursor.peek(1)
+        if first is not None and (first.is_op("(") or (second is not None and second.is_op("("))):
+            word = first.value if first.kind == "word" else "expr"
+            found.append(Part(word, cursor.expression("asc", "desc", "nulls")))
+        else:
+            found.append(Part(cursor.name()))
+        cursor.order_of_part()
+        if not cursor.accept_op(","):
+            break
+    cursor.expect_op(")")
+    return found
 
 
 def free_name(catalog: Catalog, wanted: str, taken: Collection[str] = ()) -> str:
@@ -263,7 +306,7 @@ def _index_statement(
                 return None
             raise UndefinedObject(f'index with name "{name}" not found')
         table = now.table_by_id(index.table_id)
-        if drops and index.unique and table is not None:
+        if drops and index.is_key and table is not None:
             check_key_stays(now, table, index.columns, f"index {name}")
         return make(index)
 

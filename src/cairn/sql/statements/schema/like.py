@@ -51,9 +51,10 @@ def read_like(cursor: Cursor, catalog: Catalog, definition: Definition) -> Right
         if names.issuperset(table.primary_key):
             definition.key += table.primary_key
         for index in catalog.indexes.get(table.id, ()):
-            if index.rule:
+            if index.rule or index.computed:
                 raise Unsupported(
-                    f"index {index.name} has only some rows: INCLUDING INDEXES cannot take it over",
+                    f"index {index.name} has only some rows, or expressions: INCLUDING INDEXES "
+                    "cannot take it over",
                     hint="leave INDEXES out, and make them by CREATE INDEX",
                 )
             if index.unique:

@@ -25,13 +25,14 @@ from cairn.model.settings import limits
 from cairn.model.tables.schema import Table
 from cairn.model.tables.system_tables import PICO_GOVERNOR_QUEUE as _QUEUE
 from cairn.node.consensus.leader import Leader
-from cairn.node.consensus.proposals import Proposer
+from cairn.node.consensus.proposals import Proposer, Verdict
 from cairn.node.consensus.protected import check_writable, completed
 from cairn.node.consensus.quorum import Patience, Voters
 from cairn.node.statements.asker.owners import Params
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.changes.access import check_queued_rights, owned
 from cairn.node.statements.context import Context
+from cairn.node.statements.global_tables.parents import Parents
 from cairn.sql import plans
 from cairn.sql.render.constraints import translate
 from cairn.sql.statements.passwords import with_password_hidden
@@ -68,7 +69,9 @@ class GlobalWrites:
         voters: Voters,
         chance: random.Random,
         hide: Callable[[str], str],
+        parents: Parents,
     ) -> None:
+        self._parents = parents
         self._reads, self._leader, self._proposer, self._voters = reads, leader, proposer, voters
         self._chance, self._hide = chance, hide
 
@@ -197,14 +200,12 @@ class GlobalWrites:
                 continue
             predicate = msgspec.structs.replace(predicate, ranges=change.ranges)
             try:
-                await self._proposer.cas(
-                    ops.Batch(change.ops),
-                    predicate,
-                    timeout_s=max(deadline - loop.time(), 0.01),
-                    user=context.user_id,
-                    is_unsafe=context.is_unsafe,
-                )
+                await self._take(change, predicate, context, deadline)
                 return change
+            except TableUnderDdl:  # a foreign key came, or somebody else takes the same rows away
+                context.check()
+                if loop.time() >= deadline:
+                    raise
             except CheckViolation as problem:
                 raise (
                     translate(problem.message, self._reads.owners.state.catalog) or problem
@@ -216,3 +217,24 @@ class GlobalWrites:
                         "the change met others again and again until its time was up"
                     ) from None
             await asyncio.sleep(self._chance.uniform(0.002, 0.02))
+
+    async def _take(
+        self, change: plans.GlobalChange, seen: Predicate, context: Context, deadline: float
+    ) -> None:
+        """Into the log, and applied here."""
+        loop = asyncio.get_running_loop()
+
+        def cas(changes: tuple[ops.Dml, ...], predicate: Predicate) -> Awaitable[Verdict]:
+            return self._proposer.cas(
+                ops.Batch(changes),
+                predicate,
+                timeout_s=max(deadline - loop.time(), 0.01),
+                user=context.user_id,
+                is_unsafe=context.is_unsafe,
+            )
+
+        named = self._parents.lost(change.ops)
+        if named:
+            await self._parents.propose(named, change, seen, context, cas)
+        else:
+            await cas(change.ops, seen)

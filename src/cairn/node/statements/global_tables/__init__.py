@@ -1,0 +1,1 @@
+"""Changes of rows that every instance has: planned here, proposed to Raft."""
