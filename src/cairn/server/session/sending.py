@@ -18,6 +18,7 @@ from typing import Any
 
 from cairn.model.errors import QueryCanceled
 from cairn.node.statements.executor import Outcome
+from cairn.pgwire.messages import cstring, message
 from cairn.pgwire.server.server import PgServer
 from cairn.server.session.running import Running
 from cairn.server.statements import Cached
@@ -27,6 +28,7 @@ SENT_ROWS, SENT_BYTES = 200, 256 * 1024  # of an answer, in one turn of the loop
 SHORT_ROWS = 1_000  # a piece with so many has none that is long: they are encoded together
 LOOK_S = 0.1
 WORD_EVERY = 10  # looks
+_WORD = message(b"S", cstring("server_encoding"), cstring("UTF8"))  # as it was told at the start
 #: The other side has closed it, or is not there any more.
 _GONE = select.POLLRDHUP | select.POLLHUP | select.POLLERR
 Encode = Callable[[Any], bytes]
@@ -119,8 +121,8 @@ class Sending:
 class Intake:
     """Whether the bytes of a client are read, and whether it is there while they are not."""
 
-    def __init__(self, transport: asyncio.Transport, say_a_word: Callable[[], None]) -> None:
-        self._transport, self._say_a_word = transport, say_a_word
+    def __init__(self, transport: asyncio.Transport, push: Callable[[bytes], None]) -> None:
+        self._transport, self._push = transport, push
         self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -148,7 +150,7 @@ class Intake:
             return
         self._looks += 1
         if self._looks % WORD_EVERY == 1 and not self._transport.get_write_buffer_size():
-            self._say_a_word()
+            self._push(_WORD)
         self._look_later()
 
 

@@ -139,7 +139,7 @@ class Session(asyncio.Protocol):
             self.hang_up(problem)
 
     def talk_over(self, transport: asyncio.Transport) -> None:
-        self.transport, self._intake = transport, Intake(transport, self._say_a_word)
+        self.transport, self._intake = transport, Intake(transport, self.push)
         share = ALL_WATER // (len(self.face.sessions) + 1)
         transport.set_write_buffer_limits(min(max(share, LOW_WATER), HIGH_WATER))
 
@@ -168,10 +168,6 @@ class Session(asyncio.Protocol):
             self._ahead += len(data)
             if self._ahead > PIPELINE_BYTES:
                 self._intake.hold()  # a client that pipelines more than we can take
-
-    def _say_a_word(self) -> None:
-        self.pg.parameter_status("server_encoding", "UTF8")  # as it was told at the start
-        self.flush()
 
     def _may_come(self) -> bool:
         """A long message is kept until it is whole: it counts from its first bytes on."""
