@@ -135,7 +135,7 @@ class Node:
     def connect(self, **options: Any) -> psycopg.Connection[Any]:
         return psycopg.connect(
             f"host=127.0.0.1 port={self.pg_port} user=admin password={PASSWORD} dbname=cairn "
-            "connect_timeout=5",
+            "connect_timeout=10",  # 5 were too few at times, on two cores with other work
             autocommit=True,
             **options,
         )

@@ -168,7 +168,7 @@ class EchoSession:
     def _verifier(self) -> Verifier:
         assert self.startup is not None
         user = self.startup.params.user
-        return USERS.get(user) or fake_verifier(user, secret=b"node secret", iterations=4096)
+        return USERS.get(user) or fake_verifier(user, secret=b"node secret")
 
     def _welcome(self) -> None:
         self.pg.auth_ok()

@@ -18,7 +18,7 @@ from cairn.model.types.values import ColumnType, to_physical
 from cairn.pgwire.values import oids
 from cairn.pgwire.values.formats import (
     binary_encoder,
-    decode_param,
+    decode_params,
     decoder,
     encoder,
     text_encoder,
@@ -26,6 +26,11 @@ from cairn.pgwire.values.formats import (
 from cairn.pgwire.values.rows import row_decoder, row_encoder
 
 from .golden import GOLDEN
+
+
+def decode_param(oid: int, fmt: int, data: bytes | None) -> Any:
+    return decode_params([decoder(oid, fmt)], [data])[0]
+
 
 KNOWN = [*oids.TYPE_NAMES, *oids.ARRAY_ELEMENTS]
 
@@ -109,7 +114,7 @@ def test_text_that_is_no_value_is_22p02(oid: int, text: bytes) -> None:
 
 def test_the_message_names_the_parameter_the_value_and_the_type() -> None:
     with pytest.raises(InvalidText) as caught:
-        decode_param(oids.INT8, 0, b"abc", number=3)
+        decode_params([decoder(oids.INT8, 0)] * 3, [b"1", None, b"abc"])
     expected = "failed to bind parameter $3: decoding error: 'abc' is not a valid int8"
     assert caught.value.message == expected
 

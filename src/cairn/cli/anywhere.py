@@ -34,8 +34,8 @@ class Anywhere:
         ]
         return found
 
-    def call(self, text: str, timeout_s: float = 10.0) -> Any:
-        return self._tried(lambda talk: talk.call(text, timeout_s))
+    def call(self, text: str) -> Any:
+        return self._tried(lambda talk: talk.call(text))
 
     def rows(self, sql: str, params: tuple[Any, ...] = ()) -> list[Any]:
         found: list[Any] = self._tried(lambda talk: talk.rows(sql, params))

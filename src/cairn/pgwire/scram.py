@@ -61,20 +61,20 @@ def parse_verifier(text: str) -> Verifier:
 
 
 def check_password(verifier: Verifier, password: str) -> bool:
-    """For logins that are not SCRAM, such as the CLI's own admin socket."""
+    """For the console, whose logins come with the password itself."""
     made = make_verifier(password, salt=verifier.salt, iterations=verifier.iterations)
     return compare_digest(made.stored_key, verifier.stored_key)
 
 
-def fake_verifier(user: str, *, secret: bytes, iterations: int = DEFAULT_ITERATIONS) -> Verifier:
+def fake_verifier(user: str, *, secret: bytes) -> Verifier:
     """For a user that does not exist: always the same salt, and keys that no password has.
 
-    With `iterations` equal to those of real users nothing tells the two apart.
+    It has as many iterations as those of real users: nothing tells the two apart.
     """
     name = user.encode("utf-8", "surrogatepass")
     salt = _hmac(secret, b"salt:" + name)[:SALT_BYTES]
     stored = _hmac(secret, b"stored:" + name)
-    return Verifier(iterations, salt, stored, _hmac(secret, b"server:" + name))
+    return Verifier(DEFAULT_ITERATIONS, salt, stored, _hmac(secret, b"server:" + name))
 
 
 class ScramServer:

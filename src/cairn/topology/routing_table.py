@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, TypeAlias
-
-import msgspec
+from typing import TypeAlias
 
 from cairn.model.errors import CairnError
 from cairn.model.members.events import (
@@ -273,25 +271,3 @@ class RoutingTable:
             and self.may_connect(each)
             and replicaset_uuid in (None, each.replicaset_uuid)
         ]
-
-    def describe(self) -> dict[str, Any]:
-        """The table as plain values: what the conformance suite compares."""
-        view = self.view
-        return {
-            "position": {"term": view.position.term, "index": view.position.index},
-            "replicasets": {uuid: _plain(each) for uuid, each in view.replicasets.items()},
-            "instances": {uuid: _plain(each) for uuid, each in view.instances.items()},
-            "buckets": {
-                tier: [
-                    {"start": start, "end": end} | _plain(value)
-                    for start, end, value in ranges.ranges()
-                ]
-                for tier, ranges in view.buckets.items()
-            },
-            "gone": sorted(self.gone),
-        }
-
-
-def _plain(value: msgspec.Struct) -> dict[str, Any]:
-    fields = msgspec.to_builtins(value)
-    return {key: each for key, each in fields.items() if each is not None and key != "uuid"}

@@ -370,8 +370,8 @@ def _cairn() -> str:
     return shlex.quote(str(ours))
 
 
-def _tail(path: Path, lines: int = 15) -> str:
+def _tail(path: Path) -> str:
     try:
-        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
+        return "\n".join(path.read_text(errors="replace").splitlines()[-15:])
     except OSError:
         return "(no log)"

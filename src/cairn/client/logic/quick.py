@@ -42,7 +42,7 @@ class Quick:
         names = b"\0" + ask.strict_cstring(name, "a name")
         self._head = names + b"\0\0" + m.UINT16.pack(len(self._oids))
         formats = m.int16_list([fmt for _, _, fmt in prepared.columns])
-        self._tail = formats, ask.execute("", 0) + m.SYNC_MESSAGE
+        self._tail = formats, ask.execute(0) + m.SYNC_MESSAGE
 
     def request(self, params: Sequence[Any]) -> bytes | None:
         """Bind, Execute, Sync; None for what the general way has to judge."""

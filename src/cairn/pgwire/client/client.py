@@ -227,8 +227,8 @@ class PgClient:
     def execute(self, sql: str, params: Sequence[Any] = (), *, max_rows: int = 0) -> bytes:
         """One statement with parameters, prepared without a name. Rows come as text."""
         oids = [guess_oid(value) for value in params]
-        parts = [ask.parse("", sql, oids), ask.bind("", "", params, None, ())]
-        parts += [ask.describe("P", ""), ask.execute("", max_rows), m.SYNC_MESSAGE]
+        parts = [ask.parse("", sql, oids), ask.bind("", params, None, ())]
+        parts += [ask.describe("P", ""), ask.execute(max_rows), m.SYNC_MESSAGE]
         return self._send(Batch(bound=deque([None]), extended=True), parts)
 
     def prepare(self, name: str, sql: str, oids: Sequence[int] = ()) -> bytes:
@@ -245,8 +245,8 @@ class PgClient:
         formats = [fmt for _, _, fmt in statement.columns]
         parts: list[bytes] = []
         for params in rows:
-            parts.append(ask.bind("", name, params, statement.param_oids, formats))
-            parts.append(ask.execute("", max_rows))
+            parts.append(ask.bind(name, params, statement.param_oids, formats))
+            parts.append(ask.execute(max_rows))
         parts.append(m.SYNC_MESSAGE)
         return self._send(Batch(bound=deque([statement] * len(rows)), extended=True), parts)
 

@@ -46,14 +46,14 @@ def parse(name: str, sql: str, oids: Sequence[int]) -> bytes:
 
 
 def bind(
-    portal: str,
     statement: str,
     params: Sequence[Any],
     declared: Sequence[int] | None,
     result_formats: Sequence[int],
 ) -> bytes:
+    """Portals have no name here."""
     _check_count(params)
-    names = strict_cstring(portal, "a name") + strict_cstring(statement, "a name")
+    names = b"\0" + strict_cstring(statement, "a name")
     count = b"\0\0" + m.UINT16.pack(len(params))  # no format codes: all text
     values = encode_params(params, declared)
     return m.message(b"B", names, count, *values, m.int16_list(result_formats))
@@ -72,8 +72,8 @@ def close(kind: str, name: str) -> bytes:
     return m.message(b"C", kind.encode(), strict_cstring(name, "a name"))
 
 
-def execute(portal: str, max_rows: int) -> bytes:
-    return m.message(b"E", strict_cstring(portal, "a name"), m.UINT32.pack(max_rows))
+def execute(max_rows: int) -> bytes:
+    return m.message(b"E", b"\0", m.UINT32.pack(max_rows))
 
 
 def check_sizes(parts: Sequence[bytes], limit: int) -> None:

@@ -62,14 +62,7 @@ def decoder(oid: int, fmt: int) -> Decoder:
     return table[oid]
 
 
-def decode_param(oid: int, fmt: int, data: bytes | None, number: int = 1) -> Any:
-    """One parameter of a Bind; an error names it as `$number`."""
-    return decode_params([decoder(oid, fmt)], [data], first=number)[0]
-
-
-def decode_params(
-    decoders: Sequence[Decoder], params: Sequence[bytes | None], *, first: int = 1
-) -> list[Any]:
+def decode_params(decoders: Sequence[Decoder], params: Sequence[bytes | None]) -> list[Any]:
     """The values of a Bind. There are as many `decoders` as `params`."""
     try:
         if len(params) == 1:  # the point read: not worth a loop
@@ -78,7 +71,7 @@ def decode_params(
         pairs = zip(decoders, params, strict=True)
         return [None if param is None else decode(param) for decode, param in pairs]
     except CairnError as error:
-        raise in_parameter(first + _first_bad(decoders, params), error) from None
+        raise in_parameter(1 + _first_bad(decoders, params), error) from None
 
 
 def _first_bad(decoders: Sequence[Decoder], params: Sequence[bytes | None]) -> int:

@@ -137,44 +137,14 @@ class Functions:
         return {*self._all(), "array_agg", "string_agg", "bool_and"}
 
     def _all(self) -> dict[str, Callable[..., Any]]:
-        fixed: dict[str, Callable[..., Any]] = {}
-        for names, value in ((_NOTHING, None), (_TRUE, 1), (_FALSE, 0)):
-            for name in names.split():
-                fixed[name] = lambda *_, value=value: value
+        return {**_PLAIN, **self._of_the_catalogue(), **self._of_the_asker()}
+
+    def _of_the_catalogue(self) -> dict[str, Callable[..., Any]]:
         return {
-            **fixed,
             **Privileges(self._catalog, lambda: self.asker, self._regclass).functions(),
-            # SQLite's own knows no backslash, and takes `A` for `a`.
-            "like": lambda pattern, text, *escape: c_like(*map(_text, (text, pattern, *escape))),
             "pg_table_is_visible": self._is_visible,
             "pg_my_temp_schema": lambda: TEMP_SCHEMA if self._catalog.temps else 0,
-            "pg_get_expr": lambda text, *_: text,
-            "regexp": lambda pattern, text: _matches(pattern, text, ""),
-            "iregexp": lambda pattern, text: _matches(pattern, text, "i"),
-            "pg_any": lambda value, array: (
-                None if array is None else int(str(value) in items(array))
-            ),
-            "array_to_string": lambda array, separator, *_: (
-                None if array is None else separator.join(items(array))
-            ),
-            "array_length": lambda array, *_: None if array is None else len(items(array)) or None,
-            "array_upper": lambda array, *_: None if array is None else len(items(array)) or None,
-            "pg_item": _item,
-            "pg_nth": _nth,
-            "pg_subscript": lambda array, at: (
-                None if _nth(array, at) is None else at + str(array).startswith("{")
-            ),
-            "pg_generate_subscripts": lambda array, _: json.dumps(
-                [at + str(array).startswith("{") for at in range(_length(array))]
-            ),
-            "pg_place": lambda array, at: None if _nth(array, at) is None else at + 1,
-            "pg_places": lambda *arrays: json.dumps([*range(max(map(_length, arrays)))]),
             "pg_get_ruledef": self._distribution,
-            "pg_unnest": lambda array: json.dumps([] if array is None else items(array)),
-            "pg_generate_series": lambda first, last: (
-                "[]" if first is None or last is None else series(int(first), int(last), 1)
-            ),
-            "substring": _substring,
             "current_setting": lambda name, *_: parameters.default(self._catalog, name or ""),
             "format_type": self._format_type,
             "to_regtype": self._regtype,
@@ -182,49 +152,25 @@ class Functions:
             "pg_regtype_name": lambda oid: self._format_type(self._regtype(oid)),
             "to_regclass": self._regclass,
             "pg_regclass": self._named_regclass,
-            "pg_regproc": _regproc,
-            "pg_regprocedure": _regproc,
-            "getdatabaseencoding": lambda: "UTF8",
-            "pg_char_to_encoding": lambda *_: 6,
             "pg_regclass_name": lambda oid: self._relation_name(self._regclass(oid)),
-            "pg_regnamespace": lambda value: (
-                {"pg_catalog": 11, "public": 2200}.get(value, value)
-                if isinstance(value, str)
-                else value
-            ),
             "pg_get_userbyid": self._user_name,
-            "pg_encoding_to_char": lambda *_: "UTF8",
             "pg_get_indexdef": self._index_definition,
             "pg_get_constraintdef": self._constraint,
             "pg_get_serial_sequence": self._serial_sequence,
             "pg_get_viewdef": self._view_text,
-            "pg_size_pretty": pretty,
             "obj_description": lambda oid, *_: (
                 about(self._tables[oid]) if oid in self._tables else None
             ),
             "col_description": self._comment,
-            "quote_ident": quoted,
-            "json_build_object": lambda *pairs: json.dumps(
-                dict(zip(pairs[::2], pairs[1::2], strict=False))
-            ),
-            **{name: _strict(SCALARS[f"c_{name}"]) for name in _OF_TEXTS},
+        }
+
+    def _of_the_asker(self) -> dict[str, Callable[..., Any]]:
+        return {
             "current_user": lambda: self.asker.user,
             "session_user": lambda: self.asker.user,
             "pg_backend_pid": lambda: self.asker.pid,
             "pg_cancel_backend": lambda pid: self._may_signal().cancel(pid),
             "pg_terminate_backend": lambda pid, *wait: self._may_signal().terminate(pid),
-            "pg_postmaster_start_time": lambda: STARTED_US,
-            "pg_conf_load_time": lambda: STARTED_US,
-            "now": lambda: int(time.time() * 1e6),
-            "clock_timestamp": lambda: int(time.time() * 1e6),
-            "pg_interval_us": lambda text: (
-                None if text is None else parse_interval(str(text)).length_us
-            ),
-            "current_schema": lambda: "public",
-            "current_schemas": lambda all_: "{pg_catalog,public}" if all_ else "{public}",
-            "current_database": lambda: DATABASE,
-            "current_catalog": lambda: DATABASE,
-            "version": lambda: f"PostgreSQL 15.0 (Cairn {cairn.__version__})",
         }
 
     def _may_signal(self) -> Signals:
@@ -473,3 +419,65 @@ def _last_name(text: str) -> str:
         return text
     quoted: str | None = parts[-1][1]
     return str(parts[-1][0]) if quoted is None else quoted.replace('""', '"')
+
+
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *_: value
+
+
+#: What needs to know neither the catalogue nor who asks.
+_PLAIN: dict[str, Callable[..., Any]] = {
+    **{name: _always(None) for name in _NOTHING.split()},
+    **{name: _always(1) for name in _TRUE.split()},
+    **{name: _always(0) for name in _FALSE.split()},
+    # SQLite's own knows no backslash, and takes `A` for `a`.
+    "like": lambda pattern, text, *escape: c_like(*map(_text, (text, pattern, *escape))),
+    "pg_get_expr": lambda text, *_: text,
+    "regexp": lambda pattern, text: _matches(pattern, text, ""),
+    "iregexp": lambda pattern, text: _matches(pattern, text, "i"),
+    "pg_any": lambda value, array: None if array is None else int(str(value) in items(array)),
+    "array_to_string": lambda array, separator, *_: (
+        None if array is None else separator.join(items(array))
+    ),
+    "array_length": lambda array, *_: None if array is None else len(items(array)) or None,
+    "array_upper": lambda array, *_: None if array is None else len(items(array)) or None,
+    "pg_item": _item,
+    "pg_nth": _nth,
+    "pg_subscript": lambda array, at: (
+        None if _nth(array, at) is None else at + str(array).startswith("{")
+    ),
+    "pg_generate_subscripts": lambda array, _: json.dumps(
+        [at + str(array).startswith("{") for at in range(_length(array))]
+    ),
+    "pg_place": lambda array, at: None if _nth(array, at) is None else at + 1,
+    "pg_places": lambda *arrays: json.dumps([*range(max(map(_length, arrays)))]),
+    "pg_unnest": lambda array: json.dumps([] if array is None else items(array)),
+    "pg_generate_series": lambda first, last: (
+        "[]" if first is None or last is None else series(int(first), int(last), 1)
+    ),
+    "substring": _substring,
+    "pg_regproc": _regproc,
+    "pg_regprocedure": _regproc,
+    "getdatabaseencoding": lambda: "UTF8",
+    "pg_char_to_encoding": lambda *_: 6,
+    "pg_regnamespace": lambda value: (
+        {"pg_catalog": 11, "public": 2200}.get(value, value) if isinstance(value, str) else value
+    ),
+    "pg_encoding_to_char": lambda *_: "UTF8",
+    "pg_size_pretty": pretty,
+    "quote_ident": quoted,
+    "json_build_object": lambda *pairs: json.dumps(
+        dict(zip(pairs[::2], pairs[1::2], strict=False))
+    ),
+    **{name: _strict(SCALARS[f"c_{name}"]) for name in _OF_TEXTS},
+    "pg_postmaster_start_time": lambda: STARTED_US,
+    "pg_conf_load_time": lambda: STARTED_US,
+    "now": lambda: int(time.time() * 1e6),
+    "clock_timestamp": lambda: int(time.time() * 1e6),
+    "pg_interval_us": lambda text: None if text is None else parse_interval(str(text)).length_us,
+    "current_schema": lambda: "public",
+    "current_schemas": lambda all_: "{pg_catalog,public}" if all_ else "{public}",
+    "current_database": lambda: DATABASE,
+    "current_catalog": lambda: DATABASE,
+    "version": lambda: f"PostgreSQL 15.0 (Cairn {cairn.__version__})",
+}

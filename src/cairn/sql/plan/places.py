@@ -38,9 +38,9 @@ class _Known(list[Any]):
         return super().__getitem__(at)
 
 
-def places(plan: plans.Plan, values: Params, missing: frozenset[int] = frozenset()) -> list[Place]:
-    """What of sharded tables it touches; `missing` are the places of values that come later."""
-    return list(_places(plan, _Known(values, missing), missing))
+def places(plan: plans.Plan, values: Params) -> list[Place]:
+    """What of sharded tables it touches."""
+    return list(_places(plan, _Known(values, frozenset()), frozenset()))
 
 
 def known(values: Params, missing: frozenset[int]) -> Params:

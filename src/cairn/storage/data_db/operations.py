@@ -98,11 +98,11 @@ class Operations:
             "INSERT OR REPLACE INTO local_state VALUES ('hour', ?)", (hour + 1,)
         )
 
-    def forget(self, before: int, limit: int = 10_000) -> int:
+    def forget(self, before: int) -> int:
         """Those that were done before an hour of ours, some of them at once."""
         self._connection.execute(
             "DELETE FROM done_operation WHERE id IN ("
             "SELECT id FROM done_operation WHERE at < ? ORDER BY at LIMIT ?)",
-            (before, limit),
+            (before, 10_000),
         )
         return self._connection.changes()
