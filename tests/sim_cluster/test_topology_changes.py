@@ -202,9 +202,9 @@ def test_force_names_what_is_lost_and_gives_only_that_away() -> None:
         lost = [f"{each.start}–{each.end}" for each in scene.cluster.owned(scene.name)]
         scene.master.crash()
         scene.replica.crash()
-        await scene.until(lambda: "has no master" in scene.blocked(), "the reason")
-        assert f"start {scene.master.name}, {scene.replica.name}" in scene.blocked()
-        assert "--force" in scene.blocked()
+        both = f"start {scene.master.name}, {scene.replica.name}"
+        await scene.until(lambda: both in scene.blocked(), "the reason, once both are missed")
+        assert "has no master" in scene.blocked() and "--force" in scene.blocked()
         assert await scene.expel(scene.replica.name) == ExpelResponse()  # the master has its rows
         await scene.until(lambda: len(scene.cluster.instances) == 5, "the replica to be gone")
         refused = await scene.expel(scene.master.name)
