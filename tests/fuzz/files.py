@@ -33,9 +33,9 @@ def taken(target: Target) -> tuple[Path, str]:
     if key not in _TAKEN:
         folder = target.cluster.dir / "backups"
         backed_up(target.node, folder)
-        # What was sent before may have dropped it.
-        target.node.sql("CREATE TABLE IF NOT EXISTS things (id INT PRIMARY KEY)")
-        target.node.sql("INSERT INTO things (id) VALUES (900001) ON CONFLICT DO NOTHING")
+        # A table of its own: what was sent before may have dropped any other.
+        target.node.sql("CREATE TABLE IF NOT EXISTS backed_up (id INT PRIMARY KEY)")
+        target.node.sql("INSERT INTO backed_up VALUES (900001) ON CONFLICT DO NOTHING")
         _TAKEN[key] = folder, backed_up(target.node, folder, "--from", "latest").name
     return _TAKEN[key]
 
