@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -234,29 +234,30 @@ def _state(call: Any) -> str:
     return str(problem.value.sqlstate)
 
 
+def copied(connection: Connection, text: str, data: bytes) -> Callable[[], None]:
+    def call() -> None:
+        with connection.cursor().copy(text.encode()) as copy:
+            copy.write(data)
+
+    return call
+
+
+def arrow_stream(**columns: list[int]) -> bytes:
+    arrow = pytest.importorskip("pyarrow")
+    sink = arrow.BufferOutputStream()
+    table = arrow.table(columns)
+    with arrow.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
 def test_no_door_leads_round_them(cluster: Cluster, sql: Connection) -> None:
     _two(sql)
     lines = "".join(f"{k}\t{k}\n" for k in range(1, 20))
-    arrow = pytest.importorskip("pyarrow")
-
-    def copied(text: str, data: bytes) -> Any:
-        def call() -> None:
-            with sql.cursor().copy(text) as copy:
-                copy.write(data)
-
-        return call
-
-    def stream(ids: list[int], named: list[int]) -> bytes:
-        sink = arrow.BufferOutputStream()
-        table = arrow.table({"id": ids, "p": named})
-        with arrow.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return bytes(sink.getvalue().to_pybytes())
-
     copy = "COPY fk_child FROM STDIN"
-    assert _state(copied(copy, (lines + "99\t99\n").encode())) == "23503"
+    assert _state(copied(sql, copy, (lines + "99\t99\n").encode())) == "23503"
     arrows = "COPY fk_child (id, p) FROM STDIN (FORMAT arrow)"
-    assert _state(copied(arrows, stream([50, 51], [1, 99]))) == "23503"
+    assert _state(copied(sql, arrows, arrow_stream(id=[50, 51], p=[1, 99]))) == "23503"
     insert = "INSERT INTO fk_child VALUES (%s, %s)"
     for _ in range(7):  # the third is compiled
         assert _state(lambda: sql.execute(insert, (60, 99), prepare=True)) == "23503"
@@ -265,8 +266,8 @@ def test_no_door_leads_round_them(cluster: Cluster, sql: Connection) -> None:
     two = "INSERT INTO fk_child VALUES (70, 1); INSERT INTO fk_child VALUES (71, 99);"
     assert _state(lambda: sql.execute(f"DO $$ BEGIN {two} END $$")) == "23503"
     assert sql.execute("SELECT count(*) FROM fk_child").fetchall() == [(0,)]
-    copied(copy, lines.encode())()
-    copied(arrows, stream([50], [20]))()
+    copied(sql, copy, lines.encode())()
+    copied(sql, arrows, arrow_stream(id=[50], p=[20]))()
     for k in range(60, 66):
         sql.execute(insert, (k, 20), prepare=True)
     assert sql.execute("SELECT count(*) FROM fk_child").fetchall() == [(26,)]

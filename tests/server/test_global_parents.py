@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from tests.cluster.harness import Cluster
-from tests.server.test_foreign_keys import _asked, _state
+from tests.server.test_foreign_keys import _asked, _state, arrow_stream, copied
 from tests.server.together import Connection, clear, connect
 from tests.sql.postgres import postgres  # noqa: F401 (a fixture)
 
@@ -136,36 +136,20 @@ def test_they_are_kept_as_in_postgresql(sql: Connection, postgres: Any) -> None:
 
 def test_no_door_leads_round_them(cluster: Cluster, sql: Connection) -> None:
     sql.execute("INSERT INTO gp_status SELECT k FROM generate_series(1, 20) k")
-    arrow = pytest.importorskip("pyarrow")
-
-    def copied(text: str, data: bytes) -> Any:
-        def call() -> None:
-            with sql.cursor().copy(text) as copy:
-                copy.write(data)
-
-        return call
-
-    def stream(ids: list[int], named: list[int]) -> bytes:
-        sink = arrow.BufferOutputStream()
-        table = arrow.table({"id": ids, "status": named})
-        with arrow.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        return bytes(sink.getvalue().to_pybytes())
-
     copy = "COPY gp_order (id, status) FROM STDIN"
     lines = "".join(f"{k}\t{k}\n" for k in range(1, 20))
-    assert _state(copied(copy, (lines + "99\t99\n").encode())) == "23503"
+    assert _state(copied(sql, copy, (lines + "99\t99\n").encode())) == "23503"
     sql.execute("DELETE FROM gp_order")  # rows of another replicaset than the wrong one's
     arrows = "COPY gp_order (id, status) FROM STDIN (FORMAT arrow)"
-    assert _state(copied(arrows, stream([50], [99]))) == "23503"
+    assert _state(copied(sql, arrows, arrow_stream(id=[50], status=[99]))) == "23503"
     insert = "INSERT INTO gp_order (id, status) VALUES (%s, %s)"
     for k in range(60, 74):  # at both owners; the third is compiled
         assert _state(partial(sql.execute, insert, (k, 99), prepare=True)) == "23503"
     wrong = "INSERT INTO gp_order (id, status) VALUES (70, 99);"
     assert _state(lambda: sql.execute(f"DO $$ BEGIN {wrong} END $$")) == "23503"
     assert sql.execute("SELECT count(*) FROM gp_order").fetchall() == [(0,)]
-    copied(copy, lines.encode())()
-    copied(arrows, stream([50], [20]))()
+    copied(sql, copy, lines.encode())()
+    copied(sql, arrows, arrow_stream(id=[50], status=[20]))()
     doors = (
         "DELETE FROM gp_status WHERE id = 5",
         "DELETE FROM gp_status USING gp_order WHERE gp_status.id = gp_order.status",

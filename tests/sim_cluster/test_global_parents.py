@@ -71,19 +71,25 @@ def test_a_row_is_not_deleted_before_a_lagging_master_knows() -> None:
     assert answers == ["INSERT 0 1", "23503"]
 
 
+def held_before_it_goes(node: Any) -> asyncio.Event:
+    """Its deletions have asked everybody, and wait for the event."""
+    release = asyncio.Event()
+    parents = inside(node).executor.global_writes._parents
+    look = parents._check_unnamed
+
+    async def later(*args: Any) -> None:
+        await look(*args)
+        await release.wait()
+
+    parents._check_unnamed = later  # type: ignore[method-assign]
+    return release
+
+
 def test_a_row_that_is_closed_is_named_by_nobody_until_it_is_gone() -> None:
     answers: list[str] = []
 
     async def script(scene: Triple) -> None:
-        release = asyncio.Event()
-        parents = inside(scene.third).executor.global_writes._parents
-        look = parents._check_unnamed
-
-        async def later(*args: Any) -> None:
-            await look(*args)
-            await release.wait()
-
-        parents._check_unnamed = later  # type: ignore[method-assign]
+        release = held_before_it_goes(scene.third)
         gone = running(scene.third, "DELETE FROM status WHERE id = 1")
         await scene.world.until(lambda: bool(inside(scene.master).state.closing), "the mark", 5.0)
         came = running(scene.master, "INSERT INTO task VALUES (7, 7, 1)")
@@ -141,15 +147,7 @@ def test_a_foreign_key_that_is_made_meanwhile_is_asked_about() -> None:
         more = "CREATE TABLE other (id INT PRIMARY KEY, status INT)"
         assert await running(scene.leader, more) == "CREATE TABLE"
         assert await running(scene.leader, "INSERT INTO other VALUES (1, 1)") == "INSERT 0 1"
-        release = asyncio.Event()
-        parents = inside(scene.third).executor.global_writes._parents
-        look = parents._check_unnamed
-
-        async def later(*args: Any) -> None:
-            await look(*args)
-            await release.wait()
-
-        parents._check_unnamed = later  # type: ignore[method-assign]
+        release = held_before_it_goes(scene.third)
         gone = running(scene.third, "DELETE FROM status WHERE id = 1")
         await scene.world.until(lambda: bool(inside(scene.leader).state.closing), "the mark", 5.0)
         text = "ALTER TABLE other ADD FOREIGN KEY (status) REFERENCES status"

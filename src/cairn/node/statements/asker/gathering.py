@@ -21,7 +21,7 @@ from cairn.node.statements.context import Context
 from cairn.sql import plans
 from cairn.sql.render.sent import Split
 from cairn.sql.render.slots import with_ranges
-from cairn.storage.files.pieces import PIECE_BYTES, Encoded, Row, Rows, too_many
+from cairn.storage.files.pieces import Encoded, Row, Rows, too_many
 
 Answer = tuple[list[Row], Stream | None]  # some rows, and where the rest comes from
 #: Asks a replicaset about its ranges, as one of so many.
@@ -60,7 +60,9 @@ class Gathering:
         request = self._request(fragment, params, tables, context)
 
         def ask(replicaset: str, ranges: Ranges, count: int) -> Coroutine[Any, Any, Told]:
-            later = min(piece_bytes(count), GROWTH * first or PIECE_BYTES)
+            later = piece_bytes(count)
+            if first:
+                later = min(later, GROWTH * first)
             piece = min(first or later, later)
             asked = msgspec.structs.replace(
                 request,

@@ -73,8 +73,9 @@ class OwnerWrites:
         self.catch_up = catch_up  # with all that Raft has decided
         self._state, self.data, self._lease = state, data, lease
         self._replication, self._kinds = replication, kinds
-        # By the id of their parents, as of one catalogue: read by the writer's thread as well.
-        self._children: tuple[Catalog | None, Children] = (None, {})
+        # By the id of their parents, and who names global rows, as of one catalogue: read by the
+        # writer's thread as well.
+        self._kin: tuple[Catalog | None, Children, frozenset[int]] = (None, {}, frozenset())
         self.short = 0  # statements of clients that wait for the chunk of a COPY before them
 
     def start_write(
@@ -273,26 +274,23 @@ class OwnerWrites:
 
     def _check_kin(self, store: DataStore, table_id: int) -> None:
         """A master that was just named may not have the tables yet whose rows name these."""
-        for child, version in self._children_now().get(table_id, ()):
+        for child, version in self._kin_now()[1].get(table_id, ()):
             store.check_version(child, version)
 
-    def _children_now(self) -> Children:
-        catalog = self._state.catalog
-        known, found = self._children
-        if known is not catalog:  # looked for once: this is the way of every row
-            found = children_by_parent(catalog)
-            self._children = catalog, found
+    def _kin_now(self) -> tuple[Catalog | None, Children, frozenset[int]]:
+        catalog, found = self._state.catalog, self._kin
+        if found[0] is not catalog:  # looked for once: this is the way of every row
+            found = self._kin = catalog, children_by_parent(catalog), naming_globals(catalog)
         return found
 
     def names_globals(self, table_id: int) -> bool:
         """Whether its rows name some of global tables."""
-        table = self._state.catalog.table_by_id(table_id)
-        return table is not None and any(key.is_global for key in table.foreign_keys)
+        return table_id in self._kin_now()[2]
 
     def has_followers(self, table_id: int) -> bool:
         """Whether rows of others may have to follow its rows, or be looked for: that may take
         long, however few rows a statement names."""
-        return table_id in self._children_now()
+        return table_id in self._kin_now()[1]
 
     def _write_now(
         self, request: WriteRequest, kind: WriteKind, is_quick: bool, is_alone: bool
@@ -335,6 +333,11 @@ def children_by_parent(catalog: Catalog) -> Children:
         for key in child.foreign_keys:
             found.setdefault(key.parent, set()).add((child.id, child.schema_version))
     return found
+
+
+def naming_globals(catalog: Catalog) -> frozenset[int]:
+    tables = catalog.tables.values()
+    return frozenset(each.id for each in tables if any(k.is_global for k in each.foreign_keys))
 
 
 def _lease_lost() -> OutcomeUnknown:
