@@ -12,6 +12,8 @@ ROT = "tests/sim_cluster/test_bit_rot.py::test_"
 FILES = "tests/storage/test_bit_rot.py::test_"
 EPOCHS = "tests/sim_cluster/test_epochs.py::test_"
 INSTANCE, WRITER = "node/instance.py", "storage/files/writer.py"
+OPENING, ASIDE = "node/rows/opening.py", "storage/files/setting_aside.py"
+STARTS = "tests/sim_cluster/test_damaged_starts.py::test_"
 LOST = "tests/sim_cluster/test_lost_files.py::test_"
 HUNG = "tests/sim_cluster/test_hung_disks.py::test_"
 DISKS = "tests/node/test_disks.py::test_"
@@ -20,9 +22,32 @@ PLAN = "tests/governor/test_plan.py::test_"
 #: (rule, name, file, old, new, test)
 OF_ROT: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
-        *("22", "rot: a file that is gone counts as an empty one", INSTANCE),
-        *("note_lost(path, self.name, self.state, timestamp(self.runtime))", "pass"),
+        *("22", "rot: a file that is gone counts as an empty one", OPENING),
+        *("    _note_lost(path, name, state, at)\n", ""),
         LOST + "replicas_whose_files_were_removed_do_not_name_one_of_them_master",
+    ),
+    (
+        *("22", "rot: who cannot read its rows vouches for none at all", OPENING),
+        *("had_rows=mine is not None", "had_rows=False"),
+        STARTS + "who_has_the_last_copy_and_cannot_read_it_stays_and_says_where_it_is",
+    ),
+    (
+        *("22", "rot: an empty file takes the place of the last copy", ASIDE),
+        *("is_done or (aside / _NEEDED).exists()", "is_done"),
+        STARTS + "who_has_the_last_copy_and_cannot_read_it_stays_and_says_where_it_is",
+    ),
+    (
+        *("18", "rot: who has no rows is waited for", LEAVING),
+        *("of_all=not is_sync", "of_all=False"),
+        STARTS + "who_takes_a_copy_when_its_master_is_lost_is_not_waited_for",
+    ),
+    (
+        *("22", "rot: a full disk counts as damage", "storage/files/sqlite.py"),
+        *(
+            "    if isinstance(problem, _DAMAGED) or is_damage(problem):\n        return damaged(",
+            "    if isinstance(problem, apsw.Error):\n        return damaged(",
+        ),
+        STARTS + "a_disk_that_is_full_or_does_not_answer_is_no_damage",
     ),
     (
         *("17", "rot: nobody looks at disks that take nothing", INSTANCE),

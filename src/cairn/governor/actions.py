@@ -68,6 +68,7 @@ class SealAndName(Action, frozen=True, kw_only=True):
     replicaset: str
     members: tuple[str, ...]
     needed: int  # how many promises it takes
+    of_all: bool = False  # one that has no rows counts for these: only its answer is waited for
     whole: tuple[str, ...] = ()  # one of these, if that many of them promise
     given_up: tuple[str, ...] = ()  # none of these, if anybody else promises
 

@@ -268,6 +268,7 @@ class VclockRequest(msgspec.Struct, frozen=True):
 class VclockResponse(msgspec.Struct, frozen=True):
     epoch: int  # of the newest record held
     vclock: dict[str, int]
+    is_complete: bool = True  # False: it has no rows to vouch for
 
 
 class ReplicatedRequest(msgspec.Struct, frozen=True):

@@ -65,12 +65,13 @@ from cairn.node.rows.backups import Backups
 from cairn.node.rows.ballots import BallotRequest
 from cairn.node.rows.copies import CopyRequest
 from cairn.node.rows.data_plane import DataPlane
-from cairn.node.rows.health import CompareRequest, Health, note_lost
+from cairn.node.rows.health import CompareRequest, Health
 from cairn.node.rows.leases import LeaseGiver, LeaseHolder
 from cairn.node.rows.local_tables import LocalTables
 from cairn.node.rows.moves.giving import DeltaRequest, Giving
 from cairn.node.rows.moves.held import Held
 from cairn.node.rows.moves.moving import Moving
+from cairn.node.rows.opening import open_rows
 from cairn.node.rows.replication import Replication
 from cairn.node.runtime import Runtime, timestamp
 from cairn.node.statements.advisory_locks import AdvisoryLocks
@@ -229,18 +230,16 @@ class Instance:
 
     def _open_data(self) -> DataPlane:
         path = self.store.path.with_name("data.db")
-        note_lost(path, self.name, self.state, timestamp(self.runtime))
-        kept = setting_aside.put_aside(path.parent)
-        store = DataStore(
-            path,
-            self.identity.instance_uuid,
-            now_micros=lambda: int(self.runtime.wall_clock().timestamp() * 1_000_000),
-            lease_held=self.lease.is_held,
-            raft=self.store.path,
+        store = open_rows(
+            *(path, self.name, self.state, timestamp(self.runtime)),
+            lambda: DataStore(
+                path,
+                self.identity.instance_uuid,
+                now_micros=lambda: int(self.runtime.wall_clock().timestamp() * 1_000_000),
+                lease_held=self.lease.is_held,
+                raft=self.store.path,
+            ),
         )
-        if kept is not None:
-            store.begin_empty(kept.promised, kept.diverged)
-            setting_aside.finished(path.parent)
         lost = partial(self.life.end, Ending.DURABILITY)
         disk = self.runtime.disk(store.connection, "data writer", lost, GroupOf(store))
         self._disks = {"raft.db": self._raft_disk, "data.db": disk}

@@ -272,6 +272,7 @@ def _seal(view: ClusterView, replicaset: Replicaset) -> Iterator[SealAndName]:
         replicaset=replicaset.name,
         members=members,
         needed=majority if is_sync else len(staying),
+        of_all=not is_sync,
         whole=tuple(name for name in members if name not in view.damaged) if is_sync else (),
         given_up=tuple(name for name in forced if name in view.damaged),
     )

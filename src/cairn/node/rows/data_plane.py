@@ -229,23 +229,21 @@ class DataPlane:
     # --- what the governor asks -----------------------------------------------------------------
 
     async def promise(self, request: PromiseRequest) -> VclockResponse:
-        epoch, vclock = await self.run(lambda: self._promise(request.epoch), urgent=True)
-        return VclockResponse(epoch, vclock)
+        return await self.run(lambda: self._promise(request.epoch), urgent=True)
 
-    def _promise(self, epoch: int) -> tuple[int, Vclock]:
+    def _promise(self, epoch: int) -> VclockResponse:
         """On the writer: a vclock counts only if it is of the present history and complete."""
+        if not self.store.is_complete:
+            self.store.promise(epoch)
+            return VclockResponse(0, {}, is_complete=False)
         entered = min(self.store.fence.epoch, int(self.store.get(ENTERED_EPOCH, 0)))
         if entered < epoch - 1:
             raise NoMaster(f"epoch {epoch - 1} has not been entered here yet")
-        self._check_complete()
-        return self.store.promise(epoch)
-
-    def _check_complete(self) -> None:
-        if not self.store.is_complete:
-            raise NoMaster("this instance has no complete rows")
+        return VclockResponse(*self.store.promise(epoch))
 
     def _heirs_position(self) -> tuple[int, Vclock]:
-        self._check_complete()
+        if not self.store.is_complete:
+            raise NoMaster("this instance has no complete rows")
         return self.store.position()
 
     async def position(self, request: VclockRequest) -> VclockResponse:

@@ -9,7 +9,8 @@ with the master's. Then:
 - a master that has a healthy replica hands over to it (the governor does it) and is a replica then;
 - if its log cannot be read, one replica takes a full copy of it, so that somebody has all rows;
 - a master without one goes on with what it can read and says what a person can do;
-- a `data.db` that is not there at a start counts as damaged, not as one without rows;
+- a `data.db` that is not there at a start, or cannot be opened, counts as damaged and not as one
+  without rows: it is put aside, and others are asked for a copy (`opening.py`);
 - `raft.db` is not mended here: it holds votes and promises that nobody else knows.
 """
 
@@ -28,7 +29,6 @@ from cairn.model.members.topology import Grade, Replicaset
 from cairn.model.members.topology import Instance as InstanceRow
 from cairn.model.rpc import DamageReport, Empty
 from cairn.net.peers import Peers
-from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.copies import Copies, CopyPiece, CopyRequest
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
@@ -70,21 +70,6 @@ class GivingResponse(msgspec.Struct, frozen=True):
     can_give: bool | None
 
 
-def note_lost(path: Path, name: str, state: GlobalState, at: str) -> None:
-    """Before `data.db` is opened: was it removed since the last start?
-
-    Whoever counts as one that has the replicaset's rows had this file before it counted. Without
-    the note a new one, with nothing in it, would promise and be named master.
-    """
-    me = state.cluster.instances.get(name)
-    mine = state.cluster.replicasets.get(me.replicaset_name) if me is not None else None
-    has_rows = any(not table.is_global for table in state.catalog.tables.values())
-    if path.exists() or mine is None or name not in mine.members or not has_rows:
-        return
-    log.error("data.db is gone: this instance has no rows until it has a copy of its master's")
-    setting_aside.leave_note(path.parent, setting_aside.Note("it is gone", mine.epoch, at))
-
-
 class Health:
     def __init__(
         self,
@@ -107,6 +92,7 @@ class Health:
         self._looked_at = float("-inf")  # when all pages had been read
         self._can_give = True  # a full copy, as far as that look has shown
         self._waits_for = ""  # why a damaged file is kept
+        self._is_given = False  # the rows are here, whatever was put aside before
         self._is_told = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._alarm = lambda: _wake(loop, self._is_told)
@@ -138,7 +124,8 @@ class Health:
             return []
         return [
             f"{self._name} has none of the rows that it had, and nobody who is there has them: "
-            "start one that has them, put the lost data.db back, or restore a backup"
+            "start one that has them, put the lost data.db back (one that was damaged is in "
+            f"{setting_aside.ASIDE}/), or restore a backup"
         ]
 
     def _has_living_master(self) -> bool:
@@ -325,6 +312,9 @@ class Health:
             if master is not None and name == master.name
         }
         self._waits_for = ""
+        if self._place.is_complete and not self._is_given:
+            self._is_given = True
+            setting_aside.given(self._data.store.path.parent)
         if master is None or master.name == self._name:
             return
         if master.current_state.grade is not Grade.ONLINE:

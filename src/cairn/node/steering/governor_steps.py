@@ -229,14 +229,16 @@ class Steps:
         await asyncio.sleep(self._leases.wait_s(action.replicaset))
         body = PromiseRequest(action.replicaset, replicaset.epoch + 1)
         found = await self.ask_all(action.members, "promise", body, VclockResponse)
-        answers = {
+        told = {
             name: answer for name, answer in found.items() if not isinstance(answer, CairnError)
         }
-        if len(answers) < action.needed:
+        answers = {name: answer for name, answer in told.items() if answer.is_complete}
+        counted = told if action.of_all else answers
+        if len(counted) < action.needed or not answers:
             missing = sorted(set(replicaset.members) - set(answers))
             raise NoMaster(
-                f"{len(answers)} of {action.needed} needed members answered; "
-                f"waiting for {', '.join(missing)}"
+                f"{len(counted)} of {action.needed} needed members answered; "
+                f"waiting for rows of {', '.join(missing)}"
             )
 
         def standing(name: str) -> tuple[int, int, bool, bool]:

@@ -42,7 +42,7 @@ from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.log_tables import PUT_RECORD, open_log, place
 from cairn.storage.data_db.packed_insert import PackedInsert
 from cairn.storage.data_db.shapes import RowTables
-from cairn.storage.files.sqlite import PagesDamaged, check_file, damaged, insert_many, open_writer
+from cairn.storage.files.sqlite import PagesDamaged, check_file, insert_many, open_writer, refused
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS local_state (key TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
@@ -84,22 +84,23 @@ class DataStore(RowTables):
         self.path, self.origin = path, origin
         self.now, self.lease_held = now_micros, lease_held
         self.connection = open_writer(path)
-        self.packed = PackedInsert(self.connection)
-        is_loaded = load(self.connection, POINTS)
-        self._inserts = InsertRoom(self.connection, PUT_RECORD) if is_loaded else None
-        self.connection.pragma("cache_size", -CACHE_KIB)
-        register(self.connection)
-        self.operations = operations.Operations(self.connection)
-        if raft is not None:  # statements that change rows may read global tables
-            self.connection.execute(f"ATTACH 'file:{raft}?mode=ro' AS raft")
+        self._inserts: InsertRoom | None = None
         try:
+            self.packed = PackedInsert(self.connection)
+            if load(self.connection, POINTS):
+                self._inserts = InsertRoom(self.connection, PUT_RECORD)
+            self.connection.pragma("cache_size", -CACHE_KIB)
+            register(self.connection)
+            self.operations = operations.Operations(self.connection)
+            if raft is not None:  # statements that change rows may read global tables
+                self.connection.execute(f"ATTACH 'file:{raft}?mode=ro' AS raft")
             self.connection.execute(_SCHEMA + operations.SCHEMA)
             open_log(self.connection)
             super().__init__()
             self.reload()
         except apsw.Error as problem:
-            self.connection.close()
-            raise damaged(path, str(problem)) from None
+            self.close()
+            raise refused(path, problem) from None
         self.fence = self.newest = Fence()
         self.connection.preupdate_hook(self._on_change)
 

@@ -36,9 +36,7 @@ def open_writer(path: Path) -> apsw.Connection:
         connection.pragma("cache_size", -16_000)
     except (StorageDamaged, apsw.Error) as problem:
         connection.close()
-        if isinstance(problem, _DAMAGED) or is_damage(problem):
-            raise damaged(path, str(problem)) from None
-        raise
+        raise refused(path, problem) from None
     return connection
 
 
@@ -54,6 +52,10 @@ def open_reader(path: Path) -> apsw.Connection:
 
 class PagesDamaged(StorageDamaged):
     """Some pages have a wrong checksum. Nobody gets what they hold; the others can be read."""
+
+
+class Unreadable(StorageDamaged):
+    """What is on the disk is no file of ours any more. Another try would find the same."""
 
 
 def check_file(path: Path) -> None:
@@ -86,7 +88,7 @@ def check_file(path: Path) -> None:
         if is_damage(problem):
             found = damaged(path, "the checksum of a page is wrong")
             raise PagesDamaged(found.message, detail=found.detail, hint=found.hint) from None
-        raise damaged(path, str(problem)) from None
+        raise refused(path, problem) from None
     if verdict != [("ok",)]:
         raise damaged(path, str(verdict[0][0]))
 
@@ -98,8 +100,22 @@ def quick_check(connection: apsw.Connection) -> list[Any]:
     return connection.execute("PRAGMA quick_check(1)").fetchall()
 
 
-def damaged(path: Path, why: str) -> StorageDamaged:
+def refused(path: Path, problem: StorageDamaged | apsw.Error) -> StorageDamaged:
+    """Why a file cannot be opened. A disk that is full or does not answer is no damage: the file
+    may be whole."""
+    if isinstance(problem, StorageDamaged):
+        return problem
+    if isinstance(problem, _DAMAGED) or is_damage(problem):
+        return damaged(path, str(problem))
     return StorageDamaged(
+        f"{path.name} cannot be opened: {explained(problem)}",
+        detail=str(path),
+        hint="look at the disk, at the rights on the file and at the limits of this process",
+    )
+
+
+def damaged(path: Path, why: str) -> Unreadable:
+    return Unreadable(
         f"{path.name} is damaged: {why}",
         detail=str(path),
         hint="restore the directory from a copy, or expel this instance, "

@@ -1,0 +1,235 @@
+"""Files that are found damaged at a start: whose they were waits for nobody for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from cairn.model.errors import StorageDamaged
+from cairn.node.lifetime import AGAIN
+from cairn.sim.cluster.loads.registers import why_unequal
+from cairn.sim.cluster.node import SimNode
+from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.files.sqlite import Unreadable
+from tests.sim_cluster.scenes import Triple, inside, played
+from tests.sim_cluster.test_namings import equal
+from tests.storage.rot import flip_page
+
+KEYS = range(2, 40)
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.write(content)
+
+
+def flip_tree(path: Path, tree: str) -> None:
+    """A bit of the newest page of a tree."""
+    connection = apsw.Connection(str(path))
+    query = "SELECT max(pageno) FROM dbstat WHERE name = ? AND pagetype = 'leaf'"
+    [(page,)] = connection.execute(query, (tree,)).fetchall()
+    connection.close()
+    flip_page(path, int(page))
+
+
+def cut(path: Path, to: int) -> None:
+    with path.open("r+b") as file:
+        file.truncate(to)
+
+
+def without_log(path: Path) -> None:
+    path.with_name(path.name + "-wal").unlink(missing_ok=True)
+
+
+def flip_rows(path: Path) -> None:
+    connection = apsw.Connection(str(path))
+    query = "SELECT name FROM sqlite_master WHERE name GLOB 't[0-9]*' AND type = 'table'"
+    found = [str(row[0]) for row in connection.execute(query)]
+    connection.close()
+    [name] = found
+    flip_tree(path, name)
+
+
+def remove_but_its_log(path: Path) -> None:
+    path.with_name(path.name + "-wal").write_bytes(bytes(5000))
+    path.unlink()
+
+
+def emptied(path: Path) -> None:
+    cut(path, 0)
+    without_log(path)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "gone": lambda path: path.unlink(),
+    "gone but for its log": remove_but_its_log,
+    "emptied": emptied,
+    "emptied but for its log": lambda path: cut(path, 0),
+    "no database": lambda path: overwrite(path, bytes(100)),
+    "cut": lambda path: cut(path, path.stat().st_size - 1000),
+    "halved": lambda path: cut(path, path.stat().st_size // 8192 * 4096),
+    "first page": lambda path: flip_page(path, 1),
+    "state": lambda path: flip_tree(path, "local_state"),
+    "list of tables": lambda path: flip_tree(path, "local_table"),
+    "log of rows": lambda path: flip_tree(path, "row_log"),
+    "rows": flip_rows,
+}
+QUICK = ("gone", "emptied", "no database", "state", "rows")
+
+
+def settle_on_disk(node: SimNode) -> None:
+    """All is in the file, and nothing in its write-ahead log alone."""
+    store = inside(node).data.store
+    store.connection.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def problems(scene: Triple) -> list[str]:
+    return [line for node in scene.world.nodes.values() for line in inside(node).health.problems()]
+
+
+async def well_again(scene: Triple) -> None:
+    nodes = scene.world.nodes.values()
+
+    def is_well() -> bool:
+        for node in nodes:
+            assert not node.exit_code or node.exit_code == AGAIN, f"{node} ended: {node.problem}"
+            if not node.is_running:  # as its supervisor does it
+                node.start()
+        try:
+            return all(node.instance is not None for node in nodes) and (
+                why_unequal(scene.world) is None and len(scene.load.masters()) == 1
+            )
+        except apsw.Error:  # a damaged page
+            return False
+
+    await scene.world.until(is_well, "equal replicas and a master", 90.0)
+
+
+def cases() -> Iterator[Any]:
+    """Some in every run; all of them with the slow ones."""
+    for damage, killed, who, mode in product(
+        DAMAGES, ("one", "all"), ("master", "third"), ("sync", "async")
+    ):
+        is_quick = (killed, who, mode) == ("all", "master", "async")
+        marks = [] if is_quick and damage in QUICK else [pytest.mark.slow]
+        yield pytest.param(damage, killed, who, mode, marks=marks)
+
+
+@pytest.mark.parametrize(("damage", "killed", "who", "mode"), [*cases()])
+def test_who_finds_its_rows_damaged_at_its_start_gets_those_of_the_others(
+    damage: str, killed: str, who: str, mode: str
+) -> None:
+    async def script(scene: Triple) -> None:
+        for key in KEYS:
+            await scene.write(key)
+        await equal(scene)
+        victim: SimNode = getattr(scene, who)
+        before = scene.load.rows_of(scene.master)
+        settle_on_disk(victim)
+        for node in scene.world.nodes.values() if killed == "all" else [victim]:
+            node.crash()
+        DAMAGES[damage](victim.dir / "data.db")
+
+        await well_again(scene)
+        await scene.calm()
+        assert all(scene.load.rows_of(node) == before for node in scene.world.nodes.values())
+        assert victim.lives < 5
+        assert problems(scene) == []
+
+    played(mode, script)
+
+
+def told(scene: Triple, *words: str) -> bool:
+    lines = [line for node in scene.world.nodes.values() if node.instance is not None
+             for line in node.instance.health.problems()]  # fmt: skip
+    return any(all(word in line for word in words) for line in lines)
+
+
+def test_who_has_the_last_copy_and_cannot_read_it_stays_and_says_where_it_is() -> None:
+    """Its file is kept, whatever happens to the new one, and can be put back."""
+
+    async def script(scene: Triple) -> None:
+        for key in KEYS:
+            await scene.write(key)
+        await equal(scene)
+        victim, others = scene.master, [scene.leader, scene.third]
+        before = scene.load.rows_of(victim)
+        settle_on_disk(victim)
+        for node in scene.world.nodes.values():
+            node.crash()
+        path = victim.dir / "data.db"
+        whole = path.read_bytes()
+        DAMAGES["no database"](path)
+        for node in others:
+            DAMAGES["gone"](node.dir / "data.db")
+        for node in scene.world.nodes.values():
+            node.start()
+        words = (f"{victim} has none of the rows that it had", "damaged/", "restore a backup")
+        await scene.world.until(lambda: told(scene, *words), "a word", 60.0)
+        await asyncio.sleep(20.0)
+        assert not scene.load.masters()
+        for damage in ("first page", "no database"):  # the disk is bad: the new file suffers too
+            victim.crash()
+            DAMAGES[damage](path)
+            victim.start()
+            await scene.world.until(lambda: victim.instance is not None, f"{victim} to be up", 30.0)
+            kept = (victim.dir / "damaged" / "data.db").read_bytes()
+            assert kept[100:] == whole[100:]
+        victim.crash()
+        for name in ("data.db-wal", "data.db-shm"):
+            (victim.dir / name).unlink(missing_ok=True)
+        path.write_bytes(whole[:100] + kept[100:])  # somebody has mended it
+        victim.start()
+        await well_again(scene)
+        await scene.calm()
+        assert all(scene.load.rows_of(node) == before for node in scene.world.nodes.values())
+
+    played("async", script)
+
+
+def test_who_takes_a_copy_when_its_master_is_lost_is_not_waited_for() -> None:
+    """It could not promise without rows, and had nobody to get them from: nobody was named."""
+
+    async def script(scene: Triple) -> None:
+        for key in KEYS:
+            await scene.write(key)
+        await equal(scene)
+        lacking, heir = scene.third, scene.leader
+        lacking.crash()
+        DAMAGES["gone"](lacking.dir / "data.db")
+        scene.cut(lacking, scene.master)
+        lacking.start()
+        await scene.world.until(
+            lambda: lacking.instance is not None and inside(lacking).replication.place.must_copy,
+            "one without rows",
+            30.0,
+        )
+        scene.master.crash()
+        await scene.world.until(lambda: scene.load.masters() == [heir], "another master", 60.0)
+        scene.mend(lacking, scene.master)
+        await scene.calm()
+
+    played("async", script)
+
+
+@pytest.mark.parametrize("problem", [apsw.FullError, apsw.IOError, apsw.CantOpenError])
+def test_a_disk_that_is_full_or_does_not_answer_is_no_damage(
+    problem: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file may be whole: to put it aside would make an instance without rows of it."""
+    path = tmp_path / "data.db"
+    DataStore(path, "me", now_micros=lambda: 0).close()
+
+    def refuse(connection: apsw.Connection) -> None:
+        raise problem("not now")
+
+    monkeypatch.setattr("cairn.storage.data_db.data_store.open_log", refuse)
+    with pytest.raises(StorageDamaged, match=r"data\.db cannot be opened") as caught:
+        DataStore(path, "me", now_micros=lambda: 0)
+    assert not isinstance(caught.value, Unreadable)
