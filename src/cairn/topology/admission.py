@@ -42,6 +42,10 @@ RANGES: tuple[KeyRange, ...] = tuple(
 )
 
 
+class HasJoined(JoinRefused):
+    """A member with this uuid is known; `detail` is its name."""
+
+
 class Admission(msgspec.Struct, frozen=True):
     """The newcomer's row, and the entry that admits it; no ops when it was admitted before."""
 
@@ -158,8 +162,9 @@ def _same_as_before(request: JoinRequest, known: Instance) -> Instance:
         words = " and ".join(differs)
         raise JoinRefused(f"instance with UUID {uuid} already exists but with different {words}")
     if known.target_state.grade is not Grade.OFFLINE or known.current_state.incarnation > 0:
-        raise JoinRefused(
+        raise HasJoined(
             f"{known.name} (UUID {uuid}) has joined already, and this directory has no raft.db",
+            detail=known.name,
             hint="start it with the directory it had; if that file is lost: "
             f"cairn expel {known.name}, empty the directory, start it again",
         )

@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import json
 import logging
+import math
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -45,6 +46,7 @@ from cairn.net.peers import Peers
 from cairn.node.boot.alone import ask_if_alone
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
+from cairn.node.boot.forgotten import has_forgotten, open_log, say_what_helps
 from cairn.node.boot.identity import (
     Kept,
     check_restart,
@@ -63,6 +65,7 @@ from cairn.pgwire.scram import make_verifier
 from cairn.raft.types import HardState
 from cairn.storage.files.sqlite import sync_directory
 from cairn.storage.raft_db.raft_store import RaftStore
+from cairn.topology.admission import HasJoined
 from cairn.topology.discovery import Discovery, DiscoveryState
 
 log = logging.getLogger("cairn.boot")
@@ -76,6 +79,7 @@ NO_ADMIN = (
 DISCOVERY_CALL_S = 2.0
 ONLY_ONE_S = 1.5
 SAY_EVERY_S = 5.0
+SAY_AGAIN_S = 60.0  # what a person has to do
 JOIN_CALL_S = 12.0
 #: A place is asked for by the instance's own uuid: whoever has it already is given the same one.
 _ASK_AGAIN = (Unreachable, TimedOut, PeerRefused, OutcomeUnknown, NoQuorum, CasRetry)
@@ -117,7 +121,9 @@ class Boot:
         path = self.directory / "raft.db"
         check_not_interrupted(self.directory)
         if path.exists():
-            self.store = RaftStore(path)
+            others = self.kept.load_discovery().others(self.config.advertise, self.config.peers)
+            self.store = open_log(path, knows_others=bool(others))
+        if self.store is not None:
             if self.store.get("raft_id") is None:
                 self.store.close()
                 raise Rebootstrap
@@ -173,7 +179,7 @@ class Boot:
         core = Discovery(
             state,
             own_address=self.config.advertise,
-            can_vote=tier is None or tier.can_vote,
+            can_vote=(tier is None or tier.can_vote) and not has_forgotten(self.directory),
             peers=self.config.peers,
         )
         self.kept.save_discovery(core.state)
@@ -337,7 +343,7 @@ class Boot:
             http_address=self.config.http_listen,
         )
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.config.boot_timeout_s
+        deadline, say_at = loop.time() + self.config.boot_timeout_s, loop.time()
         found = self.discovery
         # The one that told of the cluster may leave it before it lets us in: others will.
         known = () if found is None else (*found.state.peers, *found.members)
@@ -350,6 +356,13 @@ class Boot:
                 )
             except NotLeader as redirect:
                 leader = redirect.detail or next(in_turn)
+            except HasJoined as refused:
+                if not has_forgotten(self.directory):
+                    raise
+                deadline = math.inf  # it is for a person to decide
+                if loop.time() >= say_at:
+                    say_at = loop.time() + SAY_AGAIN_S
+                    say_what_helps(self.directory, refused)
             except JoinRefused:
                 raise
             except _ASK_AGAIN as problem:

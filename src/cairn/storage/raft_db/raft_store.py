@@ -27,7 +27,7 @@ from cairn.raft.types import (
     SnapshotMeta,
     SnapshotNotReady,
 )
-from cairn.storage.files.sqlite import check_file, damaged, open_writer
+from cairn.storage.files.sqlite import check_file, damaged, open_writer, refused
 
 FORMAT_VERSION = 1
 _SCHEMA = """
@@ -58,12 +58,9 @@ class RaftStore:
                 self.put("format_version", FORMAT_VERSION)
             self.connection.execute("COMMIT")
             self._check()
-        except apsw.Error as problem:
+        except (StorageDamaged, apsw.Error) as problem:
             self.connection.close()
-            raise damaged(path, str(problem)) from None
-        except StorageDamaged:
-            self.connection.close()
-            raise
+            raise refused(path, problem) from None
 
     def close(self) -> None:
         self.connection.close()
@@ -158,8 +155,11 @@ class RaftStore:
         """Contradictions that a sound history cannot contain."""
         version = self.get("format_version")
         if version != FORMAT_VERSION:
-            raise damaged(
-                self.path, f"format version {version}, this program reads {FORMAT_VERSION}"
+            raise StorageDamaged(  # it is whole, and needs another program
+                f"{self.path.name} has format version {version}, this program reads "
+                f"{FORMAT_VERSION}",
+                detail=str(self.path),
+                hint="start it with the version that wrote it",
             )
         expected, compacted_term = self.compacted
         last_term = compacted_term

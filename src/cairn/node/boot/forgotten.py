@@ -1,0 +1,72 @@
+"""A `raft.db` that is damaged at a start: this instance has forgotten how it voted.
+
+It must never vote again under its raft_id: whom it elected may lead in the same term. So the file
+is put aside, and the instance asks for a place like a newcomer, with the uuid that it had. The
+leader lets it in when a person has expelled its former self; that takes its vote away first. Until
+then it stays up, holds up nobody who has a majority, and says which command it waits for.
+
+It founds no cluster, whoever else may be there: it was a member of one.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+from cairn.storage.files.sqlite import PagesDamaged, Unreadable, damaged, sync_directory
+from cairn.storage.raft_db.raft_store import RaftStore
+from cairn.topology.admission import HasJoined
+
+log = logging.getLogger("cairn.boot")
+
+ASIDE = "forgotten"  # the directory of the damaged file; the newest only
+#: The file itself first: without its log it may be whole again, and older. A log that is left is
+#: no harm: SQLite deletes it when it makes a new file.
+_FILES = ("raft.db", "raft.db-wal", "raft.db-shm")
+
+
+def has_forgotten(directory: Path) -> bool:
+    return (directory / ASIDE).exists()
+
+
+def open_log(path: Path, *, knows_others: bool) -> RaftStore | None:
+    """None: it is damaged and was put aside. Who knows nobody to ask keeps it and ends."""
+    try:
+        return _opened(path)
+    except (Unreadable, PagesDamaged) as problem:
+        if not knows_others:
+            raise
+        aside = path.parent / ASIDE
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir(mode=0o700)
+        for name in _FILES:
+            if (path.parent / name).exists():
+                (path.parent / name).rename(aside / name)
+        sync_directory(aside)
+        sync_directory(path.parent)
+        log.error("%s: it is put aside in %s", problem.message, aside)
+        return None
+
+
+def _opened(path: Path) -> RaftStore:
+    store = RaftStore(path)
+    if store.get("raft_id") is None and path.with_name("data.db").exists():
+        # Rows come after a place in Raft. To take it for a start that was not finished would
+        # delete them.
+        store.close()
+        raise damaged(path, "it does not know this instance, which has rows")
+    return store
+
+
+def say_what_helps(directory: Path, refused: HasJoined) -> None:
+    name = refused.detail or "NAME"
+    log.error(
+        "raft.db is damaged (it is in %s): %s has forgotten how it voted, and must not vote again "
+        "as the member that it was. Run `cairn expel %s` at any other instance (with --force if "
+        "the others wait for its rows): this one joins again by itself then, and what only it has "
+        "comes with it or is in _cairn_diverged",
+        directory / ASIDE,
+        name,
+        name,
+    )
