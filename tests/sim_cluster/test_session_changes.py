@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cairn.model.errors import CairnError, PlanOutdated
+from cairn.model.errors import CairnError, CasConflict, PlanOutdated
+from cairn.node.consensus import changing
 from cairn.node.statements.executor import Executor
 from cairn.server.chunk_size import ChunkSize
 from cairn.server.session.copy.copying import CopyIn
@@ -146,5 +147,32 @@ def test_numbers_without_a_leader_say_that_there_is_none() -> None:
             with pytest.raises(CairnError) as told:
                 await scene.world.loop.create_task(take(), context=scene.third.process.context)
         assert told.value.sqlstate == "PC002"
+
+    scene.world.run(live)
+
+
+def test_numbers_at_an_instance_that_lags_are_to_be_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its disk hung, and it planned from the same old picture until its time was up: 57014."""
+    monkeypatch.setattr(changing, "ANSWER_S", 0.0)
+    scene = Triple("async")
+
+    async def live() -> None:
+        await scene.ready()
+        instance = scene.third.instance
+        assert instance is not None and scene.third.process is not None
+
+        async def too_late(*_: object) -> None:
+            raise CasConflict("another entry was quicker")
+
+        monkeypatch.setattr(instance.executor.numbers._proposer, "cas", too_late)
+
+        async def take() -> None:
+            await instance.executor.numbers._taken(1234, 1, 10)
+
+        with pytest.raises(CairnError) as told:
+            await scene.world.loop.create_task(take(), context=scene.third.process.context)
+        assert told.value.sqlstate == "40001" and told.value.hint
 
     scene.world.run(live)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from cairn.model.errors import CasRetry, NotLeader, TimedOut
+from cairn.model.errors import CasRetry, NotLeader
 from cairn.model.log import ops
 from cairn.model.log.ranges import KeyRange
 from cairn.node.consensus.proposals import Proposer
@@ -43,5 +43,9 @@ async def propose_rows(
                 raise  # it says who is missing
         except CasRetry:
             if asyncio.get_running_loop().time() > deadline:
-                raise TimedOut("the change met others again and again") from None
+                # One whose disk hangs hears of no change, and plans from an old picture each time.
+                raise CasRetry(
+                    f"others were quicker for {ANSWER_S:g} s, or this instance lags behind them",
+                    hint="nothing was done: try again, or at another instance",
+                ) from None
         await asyncio.sleep(AGAIN_S)
