@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import random
 
@@ -113,6 +114,7 @@ def test_a_founder_that_went_on_alone_ends_and_says_why(
         assert inside(b).runner.conf.voters == (1, 2, 3)
         a.crash(power=True)
         put_back(a, old)
+        (a.dir / "members.json").unlink()  # its whole disk went back
         await world.until(lambda: b.is_leader or c.is_leader, "another leader", 30.0)
         a.start()
         await world.until(lambda: not a.is_running, "a to end", 30.0)
@@ -121,3 +123,50 @@ def test_a_founder_that_went_on_alone_ends_and_says_why(
     logging.getLogger("cairn.instance").setLevel("CRITICAL")
     world.run(script)
     assert "expel it and start it with an empty directory" in caplog.text
+
+
+def test_a_founder_that_was_put_back_and_told_of_nobody_acknowledges_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It led alone until a member reached it, and took writes that went with it."""
+    monkeypatch.setattr("cairn.sim.cluster.world.check_masters", lambda nodes: None)
+    world = world_of("a", "b", "c", factor=1, mode="async")
+    load, lost = Load(world), Load(world)
+    a, b, c = world.nodes.values()
+    world.checks.applied = lambda node, done: None  # type: ignore[method-assign]
+    world.checks.observe = lambda file, connection: None  # type: ignore[method-assign]
+
+    async def ask_it() -> None:
+        for key in itertools.count(1000):
+            await asyncio.sleep(0.005)
+            if a.instance is not None and a.is_running:
+                lost.write(a, key)
+
+    async def script() -> None:
+        a.config = msgspec.structs.replace(a.config, peers=(a.config.advertise,))
+        a.start()
+        await world.until(lambda: a.grade is Grade.ONLINE, "the first one Online", 30.0)
+        await load.create_table()
+        await load.write(a, 1)
+        assert load.acked
+        old = files_of(a)
+        b.start()
+        c.start()
+        await world.settled(60.0)
+        assert inside(b).runner.conf.voters == (1, 2, 3)
+        a.crash(power=True)
+        put_back(a, old)
+        await world.until(lambda: b.is_leader or c.is_leader, "another leader", 30.0)
+        for one, other in itertools.permutations(world.nodes, 2):
+            if a.name in (one, other):  # its network comes up later than it does
+                world.wire.cut(one, other)
+        asking = asyncio.ensure_future(ask_it())
+        a.start()
+        await asyncio.sleep(10.0)
+        asking.cancel()
+        assert lost.sent and lost.acked == {}
+        world.wire.heal()
+        await world.until(lambda: a.grade is Grade.ONLINE, "a to be back", 60.0)
+        await world.settled()
+
+    world.run(script)

@@ -14,6 +14,7 @@ EPOCHS = "tests/sim_cluster/test_epochs.py::test_"
 INSTANCE, WRITER = "node/instance.py", "storage/files/writer.py"
 OPENING, ASIDE = "node/rows/opening.py", "storage/files/setting_aside.py"
 STARTS = "tests/sim_cluster/test_damaged_starts.py::test_"
+OLD = "tests/sim_cluster/test_old_files.py::test_"
 LOST = "tests/sim_cluster/test_lost_files.py::test_"
 HUNG = "tests/sim_cluster/test_hung_disks.py::test_"
 DISKS = "tests/node/test_disks.py::test_"
@@ -40,6 +41,11 @@ OF_ROT: tuple[tuple[str, str, str, str, str, str], ...] = (
         *("18", "rot: who has no rows is waited for", LEAVING),
         *("of_all=not is_sync", "of_all=False"),
         STARTS + "who_takes_a_copy_when_its_master_is_lost_is_not_waited_for",
+    ),
+    (
+        *("18", "rot: nobody remembers that there were others", "node/boot/alone.py"),
+        *("noted.index > runner.view.last_index()", "False"),
+        OLD + "a_founder_that_was_put_back_and_told_of_nobody_acknowledges_nothing",
     ),
     (
         *("22", "rot: a full disk counts as damage", "storage/files/sqlite.py"),

@@ -43,7 +43,7 @@ from cairn.model.rpc import (
 from cairn.model.settings.parameters import SETTINGS
 from cairn.net.handshake import Identity
 from cairn.net.peers import Peers
-from cairn.node.boot.alone import ask_if_alone
+from cairn.node.boot.alone import MembersFile, ask_if_alone
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
 from cairn.node.boot.forgotten import has_forgotten, open_log, say_what_helps
@@ -392,8 +392,13 @@ class Boot:
             also=(self._discover_call,),
             hang_timeout_s=self.config.hang_timeout_s,
         )
-        others = [each for each in instance.state.peer_addresses().values() if each != own]
-        await ask_if_alone(instance.runner, self.peers, [*contacts, *others])
+
+        def others() -> list[str]:
+            return [each for each in instance.state.peer_addresses().values() if each != own]
+
+        file = MembersFile(self.directory, self.identity.cluster_uuid, instance.runner)
+        await ask_if_alone(instance.runner, self.peers, file.read(), [*contacts, *others()])
+        instance.news.on_applied.append(lambda done: file.note(others()))
         self.instance = instance
         instance.start()
         return instance
