@@ -228,3 +228,17 @@ def test_what_a_wrong_answer_is() -> None:
 
 def test_every_join_of_the_load_expects_something() -> None:
     assert all(join.met and any(join.met.values()) for join in JOINS)
+
+
+@pytest.mark.slow
+def test_a_seed_says_everything_whatever_was_run_before(monkeypatch: Patch) -> None:
+    """Of answers that came in one moment, one was taken first by its place in memory."""
+
+    def story() -> tuple[float, str | None]:
+        trial = Slow(monkeypatch)
+        found = told(trial)
+        return trial.world.loop.time(), found
+
+    askers_hear_late(monkeypatch)
+    nobody_looks_who_owns_the_rows(monkeypatch)
+    assert story() == story() == story()

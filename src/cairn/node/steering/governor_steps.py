@@ -144,8 +144,7 @@ class Steps:
             )
             if not done:
                 break
-            for task in done:
-                found[tasks[task]] = task.result()
+            found |= {name: task.result() for task, name in tasks.items() if task in done}
             if any(not isinstance(answer_, CairnError) for answer_ in found.values()):
                 patience = GRACE_S
         for task in waiting:

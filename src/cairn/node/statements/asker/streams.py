@@ -136,7 +136,7 @@ class Gathered:
                     self._ask(part, context)
         while self._coming:
             done, _ = await asyncio.wait(self._coming, return_when=asyncio.FIRST_COMPLETED)
-            task = done.pop()
+            task = next(each for each in self._coming if each in done)  # a set has any order
             part = self._coming.pop(task)
             try:
                 rows = task.result()
