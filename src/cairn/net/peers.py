@@ -316,7 +316,7 @@ class Peers:
         def ready(link: Link) -> None:
             assert link.peer is not None
             if expected and link.peer.raft_id not in (0, expected):
-                link.close(Unreachable(f"{address} is now instance {link.peer.raft_id}"))
+                self._found_another(address, link, link.peer.raft_id, result)
                 return
             self._links[address] = link
             if not result.done():
@@ -325,6 +325,7 @@ class Peers:
         def lost(link: Link, problem: BaseException | None) -> None:
             if self._links.get(address) is link:
                 del self._links[address]
+            self._incoming.pop(link, None)
             if not result.done():
                 hung_up = f"{address} hung up; does it want TLS (--peer-tls-cert), or not?"
                 result.set_exception(problem or Unreachable(hung_up))
@@ -346,6 +347,19 @@ class Peers:
         for waiter in self._waiters.pop(address, []):
             if not waiter.done():
                 waiter.set_result(link)
+
+    def _found_another(
+        self, address: str, link: Link, raft_id: int, result: asyncio.Future[Link]
+    ) -> None:
+        """Members may have changed places while nobody led who could record it. Then this link is
+        the only way to the one that was found."""
+        moved = Unreachable(f"{address} is now instance {raft_id}")
+        if self.is_linked(raft_id):
+            link.close(moved)
+            return
+        self._incoming[link] = None
+        if not result.done():
+            result.set_exception(moved)
 
     def _failed(self, address: str, problem: BaseException) -> None:
         pause = min(self._retry_s.get(address, FIRST_RETRY_S / 2) * 2, LAST_RETRY_S)
