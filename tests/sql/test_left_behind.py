@@ -5,18 +5,22 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from cairn.model.errors import CairnError
+from cairn.model import stops
+from cairn.model.errors import CairnError, QueryCanceled
 from cairn.model.tables.catalog import Catalog
+from cairn.model.types.array_text import CHECKED
 from cairn.node.watching.statistics import Statistics
 from cairn.server.statements import StatementCache
 from cairn.sql.api import prepare
 from cairn.sql.functions import words
 from cairn.sql.functions.functions import j_check
+from cairn.sql.functions.lists import _reader
 
 
 @pytest.fixture
@@ -97,3 +101,16 @@ def test_words_are_not_cut_at_the_border_of_a_piece(
 )
 def test_a_part_of_a_text(text: str, delimiter: str, at: int, part: str) -> None:
     assert words.c_split_part(text, delimiter, at) == part
+
+
+@pytest.mark.parametrize("after", [1, 3])
+def test_a_long_list_in_a_text_is_left_when_nobody_wants_it_any_more(after: int) -> None:
+    """Two million numbers were read for seconds after their statement had ended."""
+    asked = itertools.count()
+    read = _reader(int)
+    text = "{" + ",".join(["1"] * (2 * CHECKED)) + "}"
+    with (
+        stops.working_until(lambda: next(asked) >= after),
+        pytest.raises(QueryCanceled),
+    ):
+        read(text)

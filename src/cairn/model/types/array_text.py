@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from cairn.model import stops
 from cairn.model.errors import InvalidText
+
+CHECKED = 1024  # items until it is asked again whether anybody still wants them
 
 _ITEM = re.compile(
     r'\s*(?:"((?:[^"\\]|\\.)*)"|((?:[^\\",{}\s]|\\.|\s+(?=[^\s,}]))+))\s*', re.DOTALL
@@ -22,10 +25,13 @@ def split_list(text: str) -> list[str | None]:
             f'malformed array literal: "{text}"',
             detail='Array value must start with "{" or dimension information.',
         )
-    body, found, at = body[1:-1], [], 0
+    found: list[str | None] = []
+    body, at = body[1:-1], 0
     if not body.strip():
         return []
     while True:
+        if not len(found) % CHECKED:
+            stops.check()
         match = _ITEM.match(body, at)
         if match is None:
             raise InvalidText(f'malformed array literal: "{text}"')

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 
 from cairn.model import stops
 from cairn.model.errors import InvalidText, LimitExceeded
-from cairn.model.types.array_text import join_list, split_list
+from cairn.model.types.array_text import CHECKED, join_list, split_list
 from cairn.model.types.decimals import key_form
 from cairn.model.types.values import ELEMENTS, ColumnType, list_text, list_values
 from cairn.sql.functions.numbers import strict
@@ -270,9 +270,13 @@ def caster_name(name: str) -> str:
 
 
 def _reader(parse: Callable[[str], Any]) -> Callable[..., Any]:
-    return strict(
-        lambda text: list_text(None if item is None else parse(item) for item in split_list(text))
-    )
+    def values(text: str) -> Iterator[Any]:
+        for at, item in enumerate(split_list(text)):
+            if not at % CHECKED:
+                stops.check()
+            yield None if item is None else parse(item)
+
+    return strict(lambda text: list_text(values(text)))
 
 
 def _writer(of: ColumnType, write: Callable[[Any], str]) -> Callable[..., Any]:
