@@ -70,7 +70,7 @@ def test_thousands_of_buckets_are_asked_without_a_chain_of_ors() -> None:
 
     mark = "SELECT 1 FROM t1 AS r1 WHERE /*buckets:r1*/"
     neighbours = with_ranges(mark, [(at, at) for at in range(1, 1501)])
-    assert neighbours == "SELECT 1 FROM t1 AS r1 WHERE (r1.bucket_id BETWEEN 1 AND 1500)"
+    assert neighbours == "SELECT 1 FROM t1 AS r1 WHERE (likely(r1.bucket_id BETWEEN 1 AND 1500))"
     scattered = with_ranges(mark, [(at, at) for at in range(1, 3000, 2)])
     assert " OR " not in scattered
     assert scattered.count(",") == 1499
@@ -120,3 +120,36 @@ def test_a_window_that_looks_like_an_aggregate_is_none(cluster: Cluster) -> None
     (fragment,) = prepare(text, cluster.catalog, user_id=1).plan.fragments
     assert "OVER" not in fragment.sql
     assert "GROUP BY" in fragment.sql
+
+
+#: What an owner is asked, and the index that it finds the rows by.
+BY_INDEX = {
+    "SELECT id FROM item WHERE n < 5": "i1024_1",
+    "SELECT id FROM item WHERE n > 5 ORDER BY n LIMIT 5": "i1024_1",
+    "SELECT * FROM item ORDER BY n DESC LIMIT 5": "i1024_1",
+    "SELECT min(n), max(id) FROM item WHERE n > 3": "i1024_1",
+    "SELECT * FROM item WHERE id > 7 ORDER BY id LIMIT 5": "i1024_2",
+    "SELECT count(*) FROM item WHERE n BETWEEN 2 AND 4": "i1024_1",
+    "UPDATE item SET s = 'x' WHERE n < 5": "i1024_1",
+    "DELETE FROM item WHERE n < 5": "i1024_1",
+}
+
+
+@pytest.mark.parametrize("ranges", [[(1, 3000)], [(1, 900), (1000, 1000), (1200, 2400)]], ids=str)
+@pytest.mark.parametrize("text", BY_INDEX)
+def test_an_owner_of_many_buckets_finds_rows_by_an_index(
+    text: str, ranges: list[tuple[int, int]]
+) -> None:
+    """Its buckets are a range of the primary key, which must not seem to be the narrowest one."""
+    cluster = Cluster()
+    cluster.run("CREATE TABLE item (id INT PRIMARY KEY, n INT, s TEXT)")
+    cluster.run("CREATE INDEX item_n ON item (n)")
+    cluster.run("CREATE INDEX item_id ON item (id)")
+    plan: Any = prepare(text, cluster.catalog, user_id=1).plan
+    fragments = [plan.fragment] if hasattr(plan, "fragment") else plan.fragments
+    if getattr(plan, "alone", None) is not None:
+        fragments = [*fragments, *plan.alone.fragments]
+    for fragment in fragments:
+        asked = f"EXPLAIN QUERY PLAN {fragment.with_ranges(ranges)}"
+        steps = [row[3] for row in cluster.nodes[0].execute(asked, fragment.bind(()))]
+        assert any(f"INDEX {BY_INDEX[text]}" in step for step in steps), steps

@@ -117,6 +117,7 @@ class ScatterRead:
     merged: Query | None = field(default=None, compare=False, repr=False)  # likewise
     meetings: tuple[Meeting, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
+    alone: ScatterRead | None = None  # the same as one fragment, if one replicaset has all rows
 
     def meeting_at(self, fragment: int) -> Meeting | None:
         return next((each for each in self.meetings if each.stays == fragment), None)

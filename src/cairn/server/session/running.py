@@ -20,8 +20,8 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tracing import Parent, without_parent
 from cairn.net.spans import ACTIVE, Span
 from cairn.node.statements.asker.streams import Stream
+from cairn.node.statements.at_once import Outcome
 from cairn.node.statements.context import ASKED, LATE, TAKEN, Context, Taken, Travelled
-from cairn.node.statements.executor import Outcome
 from cairn.node.statements.temporary.tables import Temps
 from cairn.node.watching.statistics import Seen
 from cairn.pgwire.server.extended import StatementBook

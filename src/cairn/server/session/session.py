@@ -25,8 +25,8 @@ from cairn.model.tables.catalog import ADMIN_ID
 from cairn.model.unexpected import owned
 from cairn.node.statements.asker.hops import HERE, Hop
 from cairn.node.statements.asker.owners import MOVING
+from cairn.node.statements.at_once import Outcome
 from cairn.node.statements.context import ASKED
-from cairn.node.statements.executor import Outcome
 from cairn.node.watching.client import Doing
 from cairn.pgwire.server.extended import StatementBook
 from cairn.pgwire.server.requests import Request

@@ -213,6 +213,19 @@ def bucket_set(catalog: Catalog, found: BucketReads) -> BucketSet | None:
     return sets[0] if len(sets) == 1 else _intersection(sets)
 
 
+def all_needed(catalog: Catalog, found: BucketReads) -> BucketSet | None:
+    """Buckets of all rows that any scan can need; None when one of them may need every bucket."""
+    sets = []
+    for scan in found.scans:
+        if not scan.table.is_global:
+            holds = found.held[scan.rel]
+            narrowed = _and(catalog, scan, holds, equal_classes(holds))
+            if narrowed is None:
+                return None
+            sets.append(narrowed)
+    return _union(sets)
+
+
 def _and(
     catalog: Catalog, scan: Scan, parts: list[Expr], classes: dict[Expr, set[Expr]]
 ) -> BucketSet | None:
@@ -253,10 +266,13 @@ def _or(
         if found is None:
             return None
         branches.append(found)
+    return _union(branches)
 
+
+def _union(sets: list[BucketSet]) -> BucketSet:
     def union(params: Params) -> frozenset[int] | None:
         result: frozenset[int] = frozenset()
-        for each in branches:
+        for each in sets:
             found = each(params)
             if found is None:
                 return None

@@ -61,7 +61,7 @@ from cairn.sql.plan.pieces import (
     sent_with,
     with_buckets,
 )
-from cairn.sql.plan.point import read_anywhere, read_by_key
+from cairn.sql.plan.point import read_alone, read_anywhere, read_by_key
 from cairn.sql.plans import Exchange, Fragment, Meeting, ReadPlan, ScatterRead, Step
 from cairn.sql.render.groups import grouped
 from cairn.sql.render.render import Renderer
@@ -114,10 +114,21 @@ class Gather:
         self.steps: list[Step] = []
 
     def plan(self, query: Query) -> ScatterRead:
-        query = self.take_steps(query)
+        whole, query = query, self.take_steps(query)
         plan = replace(self.over_gathered(query), steps=tuple(self.steps))
         meetings, exchanges = self._meetings(query, plan), self._exchanges(plan)
-        return replace(plan, meetings=tuple(meetings), exchanges=tuple(exchanges))
+        return replace(
+            plan,
+            meetings=tuple(meetings),
+            exchanges=tuple(exchanges),
+            alone=self._alone(whole, plan),
+        )
+
+    def _alone(self, query: Query, plan: ScatterRead) -> ScatterRead | None:
+        """Groups are found by a hash for a merge only, which is quicker than SQLite's sort."""
+        if any(each.grouped for each in plan.fragments):
+            return None
+        return read_alone(query, self.catalog, self.next_rel())
 
     def over_gathered(self, query: Query, known: Sequence[Fragment] = ()) -> ScatterRead:
         """`known` fragments are taken as they are."""

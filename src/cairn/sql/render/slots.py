@@ -86,21 +86,43 @@ def with_ranges(sql: str, ranges: Ranges | None) -> str:
 
 
 def _bucket_condition(column: str, ranges: Ranges) -> str:
-    """Neighbours become one range; a long list becomes IN, as a chain of ORs has a limit."""
+    """Neighbours become one range; a long list becomes IN, as a chain of ORs has a limit.
+
+    A wide range holds most rows that are here. SQLite is told so: otherwise it takes the range for
+    the narrowest condition and reads the whole table by it, whatever index there is.
+    """
     merged: Ranges = []
     for low, high in sorted(ranges):
         if merged and merged[-1][1] + 1 >= low:
             merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
         else:
             merged.append((low, high))
+    if sum(high - low + 1 for low, high in merged) > max(_NARROW, _SPARSE * len(merged)):
+        return _wide_condition(column, merged)
     if len(merged) > _MOST_RANGES:
         every = ", ".join(str(each) for low, high in merged for each in range(low, high + 1))
         return f"({column} IN ({every}))"
-    parts = [
+    return f"({_any_of(column, merged)})" if merged else "0"
+
+
+def _wide_condition(column: str, merged: Ranges) -> str:
+    """One range with all of them in it, which an index may use, and then which of it they are."""
+    around = f"likely({column} BETWEEN {merged[0][0]} AND {merged[-1][1]})"
+    if len(merged) == 1:
+        return f"({around})"
+    if len(merged) > _MOST_RANGES:
+        every = ", ".join(str(each) for low, high in merged for each in range(low, high + 1))
+        return f"({around} AND +{column} IN ({every}))"
+    return f"({around} AND ({_any_of(f'+{column}', merged)}))"
+
+
+def _any_of(column: str, merged: Ranges) -> str:
+    return " OR ".join(
         f"{column} = {low}" if low == high else f"{column} BETWEEN {low} AND {high}"
         for low, high in merged
-    ]
-    return f"({' OR '.join(parts)})" if parts else "0"
+    )
 
 
 _MOST_RANGES = 100
+_NARROW = 64  # buckets: so many are quickly read one by one
+_SPARSE = 8  # buckets in a range on average: those of keys lie apart
