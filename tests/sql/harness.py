@@ -227,7 +227,7 @@ class Cluster:
                         continue
                     self.asked.append(at)
                     sent = [each.text([bounds]) for each in parcels]
-                    rows = self._told(at, fragment, bounds, (*fragment.bind(values), *sent))
+                    rows = self._told(at, fragment, bounds, values, sent)
                     gathered[-1] += rows
                     self.moved += len(rows) + sum(len(json.loads(text)) for text in sent)
                     merge.executemany(f"INSERT INTO m{k} VALUES ({marks})", rows)
@@ -240,13 +240,19 @@ class Cluster:
         """By one that has all rows, of the buckets that it is asked for."""
         needed = whole.bucket_set(values)
         ranges = [(1, self.ranges[-1][1])] if needed is None else [(b, b) for b in sorted(needed)]
-        return self.oracle_node.execute(whole.with_ranges(ranges), whole.bind(values)).fetchall()
+        return self.oracle_node.execute(*whole.asked(values, tuple(ranges))).fetchall()
 
     def _told(
-        self, at: int, fragment: plans.Fragment, bounds: tuple[int, int], args: Sequence[Any]
+        self,
+        at: int,
+        fragment: plans.Fragment,
+        bounds: tuple[int, int],
+        values: list[Any],
+        sent: list[str],
     ) -> list[Any]:
         """What an owner tells. Groups that C can make are those that SQLite makes."""
-        sql, by_hash = fragment.with_ranges([bounds]), with_ranges(fragment.grouped, [bounds])
+        sql, given = fragment.asked(values, [bounds])
+        args, by_hash = (*given, *sent), with_ranges(fragment.grouped, [bounds])
         rows = self.nodes[at].execute(sql, args).fetchall()
         if not by_hash:
             return rows

@@ -153,3 +153,38 @@ def test_an_owner_of_many_buckets_finds_rows_by_an_index(
         asked = f"EXPLAIN QUERY PLAN {fragment.with_ranges(ranges)}"
         steps = [row[3] for row in cluster.nodes[0].execute(asked, fragment.bind(()))]
         assert any(f"INDEX {BY_INDEX[text]}" in step for step in steps), steps
+
+
+LISTED = {
+    "SELECT id, n FROM item WHERE id IN (1, 3, 3, 99, NULL)": [(1, 10), (3, 30)],
+    "SELECT id, n FROM item WHERE id = ANY('{2,4}'::int[]) AND n > 20": [(4, 40)],
+    "SELECT id, n FROM item WHERE id IN (1, 2) ORDER BY n DESC LIMIT 1": [(2, 20)],
+    "SELECT sum(n) FROM item WHERE id IN (1, 2) HAVING count(*) = 2": [(30,)],
+}
+
+
+@pytest.mark.parametrize("text", LISTED)
+def test_keys_that_are_listed_are_looked_for_in_their_own_buckets_only(text: str) -> None:
+    """A list of buckets beside a list of keys would be all combinations of the two."""
+    cluster = Cluster()
+    cluster.run("CREATE TABLE item (id INT PRIMARY KEY, n INT)")
+    cluster.run("INSERT INTO item VALUES (1, 10), (2, 20), (3, 30), (4, 40)")
+    cluster._mirror()
+    assert sorted(cluster.run(text)) == LISTED[text]
+    cluster.way = 0
+    assert sorted(cluster.run(text)) == LISTED[text]
+    plan: Any = prepare(text, cluster.catalog, user_id=1).plan
+    for fragment in (*plan.fragments, *plan.alone.fragments):
+        sql, _ = fragment.asked((), [(1, 30)])
+        assert "(r1.bucket_id, r1.c0) IN (VALUES (?1, ?2), (" in sql
+
+
+def test_keys_of_buckets_that_somebody_else_has_are_not_asked_for() -> None:
+    cluster = Cluster()
+    cluster.run("CREATE TABLE item (id INT PRIMARY KEY)")
+    plan: Any = prepare("SELECT id FROM item WHERE id IN (1, 2, 3, 4, 5)", cluster.catalog).plan
+    [fragment] = plan.fragments
+    listed = fragment.keys.rows(())
+    here = [row for row in listed if 5 <= row[0] <= 9 or row[0] == 20]
+    assert 0 < len(here) < 5, listed
+    assert fragment.asked((), [(5, 9), (20, 20)])[1] == tuple(v for row in here for v in row)

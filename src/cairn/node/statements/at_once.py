@@ -98,7 +98,7 @@ class AtOnce:
         if ranges is None:
             return None
         reads = self._execution.reads
-        sql, args = fragment.with_ranges(list(ranges)), fragment.bind(params)
+        sql, args = fragment.asked(params, ranges)
         rows = reads.quick_read(
             ranges, statement.sharded, reads.reader.quick_rows, sql, args, AT_ONCE_ROWS
         )

@@ -14,6 +14,7 @@ from cairn.sql.plan.buckets import (
     check_one_tier,
     key_bucket,
     key_positions,
+    keys_of,
     reads,
 )
 from cairn.sql.plan.links import linked
@@ -59,8 +60,11 @@ def read_alone(query: Query, catalog: Catalog, rel: int) -> ScatterRead | None:
     columns = output(query)
     types = tuple(type_ for _, type_ in columns)
     tables = tuple(dict.fromkeys(scan.table.id for scan in scans))
-    buckets = all_needed(catalog, reads(query))
-    whole = Fragment(sql, slots.bind(), types, tier, tables, buckets, query)
+    found = reads(query)
+    whole = Fragment(
+        *(sql, slots.bind(), types, tier, tables, all_needed(catalog, found), query),
+        keys=keys_of(catalog, found),
+    )
     shown = tuple(Item(name, Col(type_, rel, at, name)) for at, (name, type_) in enumerate(columns))
     merged = Select(shown, Gathered(rel, 0))
     return ScatterRead((), (whole,), Renderer(Slots()).query(merged), lambda params: (), merged)

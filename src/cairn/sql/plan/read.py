@@ -41,7 +41,7 @@ from cairn.sql.ir import (
     rewrite,
     scans_in,
 )
-from cairn.sql.plan.buckets import bucket_set, check_one_tier, reads, single_key
+from cairn.sql.plan.buckets import bucket_set, check_one_tier, keys_of, reads, single_key
 from cairn.sql.plan.exchanges import dealt_out, marked, reduces, splits
 from cairn.sql.plan.links import linked
 from cairn.sql.plan.locality import (
@@ -206,8 +206,11 @@ class Gather:
         if sent:
             clauses = ", ".join(each.clause(slots.count + n) for n, each in enumerate(sent, 1))
             sql, by_hash = f"WITH {clauses} {sql}", by_hash and f"WITH {clauses} {by_hash}"
+        keys = keys_of(self.catalog, reads(block)) if not (sent or by_hash) else None
         return Fragment(
-            sql, slots.bind(), types, tier, tables, buckets, block, sent, grouped=by_hash
+            *(sql, slots.bind(), types, tier, tables, buckets, block, sent),
+            grouped=by_hash,
+            keys=keys,
         )
 
     # --- sub-queries that are values ---

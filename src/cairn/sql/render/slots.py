@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from cairn.model.tables.schema import BUCKET_COLUMN
@@ -83,6 +86,54 @@ def with_ranges(sql: str, ranges: Ranges | None) -> str:
         return _bucket_condition(f"{match.group(1)}.{BUCKET_COLUMN}", ranges)
 
     return _MARK.sub(predicate, sql)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where the bindings of a statement come from, when each is a parameter or the bucket."""
+
+    bindings: tuple[int, ...]  # numbers of parameters; 0: the bucket
+    types: dict[int, ColumnType]  # of those parameters
+    key: tuple[int, ...] = ()  # parameters that make the bucket
+    bucket_count: int = 0
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys that a statement lists, each with its bucket, for the one mark of its text.
+
+    Buckets and keys in two lists of their own would be looked for in all their combinations.
+    """
+
+    columns: tuple[str, ...]  # the bucket first
+    rows: Callable[[Params], list[tuple[Physical, ...]] | None]
+
+    def asked(
+        self,
+        sql: str,
+        args: tuple[Physical, ...],
+        params: Params,
+        ranges: Sequence[tuple[int, int]],
+    ) -> tuple[str, tuple[Physical, ...]] | None:
+        """The text and its values for some buckets, in their order. None: not by these keys."""
+        found = self.rows(params)
+        if found is None:
+            return None
+        here = [row for row in found if _has(ranges, row[0])]
+        if not here:
+            return None
+        width, first = len(self.columns), len(args) + 1
+        rows = ", ".join(
+            f"({', '.join([f'?{at + n}' for n in range(width)])})"
+            for at in range(first, first + len(here) * width, width)
+        )
+        condition = f"({', '.join(self.columns)}) IN (VALUES {rows})"
+        return _MARK.sub(condition, sql), (*args, *chain.from_iterable(here))
+
+
+def _has(ranges: Sequence[tuple[int, int]], bucket: Any) -> bool:
+    at = bisect_right(ranges, bucket, key=lambda each: each[0]) - 1
+    return at >= 0 and bucket <= ranges[at][1]
 
 
 def _bucket_condition(column: str, ranges: Ranges) -> str:

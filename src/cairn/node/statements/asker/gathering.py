@@ -65,11 +65,12 @@ class Gathering:
             if first:
                 later = min(later, GROWTH * first)
             piece = min(first or later, later)
+            sql, args = fragment.asked(params, ranges)
             asked = msgspec.structs.replace(
                 request,
-                sql=fragment.with_ranges(list(ranges)),
+                sql=sql,
                 grouped=with_ranges(fragment.grouped, list(ranges)),
-                args=request.args if sending is None else (*request.args, *sending.args(ranges)),
+                args=args if sending is None else (*args, *sending.args(ranges)),
                 ranges=ranges,
                 piece_bytes=piece,
                 shape=shape,
@@ -94,9 +95,11 @@ class Gathering:
         was told: all is to be asked again."""
         replicaset, ranges = where
         context = context.within(fragment)
+        sql, args = fragment.asked(params, ranges)
         asked = msgspec.structs.replace(
             self._request(fragment, params, tables, context),
-            sql=fragment.with_ranges(list(ranges)),
+            sql=sql,
+            args=args,
             ranges=ranges,
             piece_bytes=piece_bytes(1),
             shape=context.shape,
