@@ -32,6 +32,12 @@ OF_SESSIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
         LANES + "[moves]",
     ),
     (
+        *("5", "sessions: a quick read of several buckets takes any for its own", READS),
+        "else fence.owns_all(where)",
+        "else True",
+        "tests/node/test_quick_reads.py",
+    ),
+    (
         *("14", "sessions: a schema change is over before the others have heard of it", CHANGES),
         "        await self._wait_end(version, deadline)\n        if plan.wait_applied",
         "        await self._wait_end(version, deadline)\n        if 0 and plan.wait_applied",
