@@ -51,6 +51,7 @@ from cairn.sql.plans import Prepared
 REPLANS = 10
 LOOK_EVERY = 1_000  # rows
 LIMITS = {"sql_motion_row_max": 0, "sql_vdbe_opcode_max": 0}
+_FEW_ROWS = (plans.Returning, plans.ShardedInsert, plans.InsertSelect)
 _OF_SESSION = (plans.SessionPlan, plans.CursorPlan, plans.NamedPlan, *plans.INSIDE)
 
 
@@ -99,8 +100,9 @@ class Executor:
         context: Context,
         callback: Answered[Any],
     ) -> Hop | None:
-        """A write here, or a row one hop away. The callback has a ReadResponse, a WriteResponse or
-        an error. A statement with a time limit is left to `run`, which watches the clock."""
+        """A few rows written here or one hop away, or a row read there. The callback has a
+        ReadResponse, a WriteResponse or an error. A statement with a time limit is left to `run`,
+        which watches the clock."""
         prepared = statement.prepared
         plan = prepared.plan
         if context.timeout_s or prepared.options:
@@ -120,6 +122,10 @@ class Executor:
             values = self._values(prepared, params)
             user = context.user_id
             return self.reads.start_away(plan, values, statement.sharded, callback, user)
+        elif type(plan) in _FEW_ROWS:
+            values = prepared.start(params, context.now or self._now())
+            may_hop = self._at_once.may_hop(prepared, context)
+            return self.writes.start_few(plan, values, callback, may_hop=may_hop)  # type: ignore[arg-type]
         return None
 
     def start_insert(

@@ -23,6 +23,7 @@ from cairn.sim.cluster.sessions import Connections, Faces
 
 _bucket_of = bucket_function((ColumnType.INTEGER,), BUCKETS)
 FIRST_KEY = 1_000  # behind those of other loads
+RETURNED = 0.3  # of writes tell the rows that they changed
 LISTED = 0.3  # of reads ask for another row, too, which may be anywhere
 TRUNCATE_S = 30.0  # the patience of one who empties a table
 
@@ -68,6 +69,8 @@ class WireRegisters(Registers):
         if table is None:
             return "refused"
         text = _text(kind, table)
+        if self._chance.random() < RETURNED:
+            text += f" RETURNING {table.columns[0].name}"
         word = {"put": (tag,), "append": (f"+{tag}",), "delete": ()}[kind]
         outcome, _ = await self._asked(node, group, text, (group.first, *word))
         self._noted(group, outcome, kind, begun, (0,), tag)
