@@ -12,12 +12,15 @@ import apsw
 import pytest
 
 from cairn.model.errors import StorageDamaged
+from cairn.model.rpc import ExpelRequest, ExpelResponse
 from cairn.node.lifetime import AGAIN
+from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.registers import why_unequal
 from cairn.sim.cluster.node import SimNode
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.files.sqlite import Unreadable
-from tests.sim_cluster.scenes import Triple, inside, played
+from tests.sim_cluster.scenes import Triple, founded, inside, played, world_of
+from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_namings import equal
 from tests.storage.rot import flip_page
 
@@ -78,9 +81,10 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "state": lambda path: flip_tree(path, "local_state"),
     "list of tables": lambda path: flip_tree(path, "local_table"),
     "log of rows": lambda path: flip_tree(path, "row_log"),
+    "what was put aside": lambda path: flip_tree(path, "_cairn_diverged"),
     "rows": flip_rows,
 }
-QUICK = ("gone", "emptied", "no database", "state", "rows")
+QUICK = ("gone", "emptied", "no database", "state", "what was put aside", "rows")
 
 
 def settle_on_disk(node: SimNode) -> None:
@@ -233,3 +237,36 @@ def test_a_disk_that_is_full_or_does_not_answer_is_no_damage(
     with pytest.raises(StorageDamaged, match=r"data\.db cannot be opened") as caught:
         DataStore(path, "me", now_micros=lambda: 0)
     assert not isinstance(caught.value, Unreadable)
+
+
+def test_of_a_sync_pair_the_one_without_rows_is_given_up_by_one_command() -> None:
+    """The other one is no majority, and waits. What helps is said by the one that has none."""
+    world = world_of("a", "b", "c", "d", factor=2, mode="sync")
+    load = Load(world)
+
+    async def script() -> None:
+        await founded(world)
+        await load.create_table()
+        leader = world.leader()
+        assert leader is not None
+        masters = load.masters()
+        victim = next(node for node in masters if node is not leader)
+        pair = inside(victim).replication.place.members()
+        other = next(world.nodes[name] for name in pair if name != victim.name)
+        victim.crash()
+        DAMAGES["no database"](victim.dir / "data.db")
+        victim.start()
+        way = f"cairn expel {victim.name} --force"
+        await world.until(
+            lambda: (
+                victim.instance is not None and way in " ".join(inside(victim).health.problems())
+            ),
+            "what helps",
+            30.0,
+        )
+        asker = inside(leader)
+        request = ExpelRequest(asker.identity.cluster_uuid, victim.name, force=True)
+        await in_process(leader, lambda: asker.leader.ask("expel", request, ExpelResponse, 10.0))
+        await world.until(lambda: other in load.masters(), "the other one to be master", 60.0)
+
+    world.run(script)

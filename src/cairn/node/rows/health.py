@@ -123,9 +123,10 @@ class Health:
         if not self._place.must_copy or self._has_living_master():
             return []
         return [
-            f"{self._name} has none of the rows that it had, and nobody who is there has them: "
-            "start one that has them, put the lost data.db back (one that was damaged is in "
-            f"{setting_aside.ASIDE}/), or restore a backup"
+            f"{self._name} has none of the rows that it had, and nobody who is there has them and "
+            "is a majority: start one that has them, put the lost data.db back (one that was "
+            f"damaged is in {setting_aside.ASIDE}/), let the others go on without it with cairn "
+            f"expel {self._name} --force, or restore a backup"
         ]
 
     def _has_living_master(self) -> bool:

@@ -24,6 +24,7 @@ from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.links import LinkStatus, Traffic
 from cairn.node.rows.mesh import Table as Routes
 from cairn.node.runtime import Runtime, timestamp
+from cairn.storage.files.checksums import is_damage, noticed
 from cairn.storage.files.writer import Disk, Job
 from cairn.storage.raft_db.raft_store import RaftStore
 
@@ -196,6 +197,11 @@ def _read_diverged(path: str) -> list[Record]:
             "ORDER BY epoch DESC, origin, lsn DESC LIMIT ?"
         )
         rows: list[Any] = connection.execute(query, (MAX_DIVERGED,)).fetchall()
+    except apsw.Error as problem:
+        if not is_damage(problem):
+            raise
+        noticed()  # what it tells to people keeps no instance from its start
+        return []
     finally:
         connection.close()
     return [record_of(*row) for row in rows]

@@ -17,6 +17,7 @@ from cairn.model.log import ops
 from cairn.model.members.topology import Tier
 from cairn.model.tables.schema import missing_value
 from cairn.node.lifetime import AGAIN
+from cairn.sim.cluster.blows.damaged_starts import damaged_start
 from cairn.sim.cluster.blows.exact import (
     exact_moment,
     hung_disk,
@@ -82,6 +83,7 @@ KINDS: dict[str, Kind] = {
     ),
     "rot": Kind((N.rot, N.rot, N.switch, N.forget_logs), scrubs=True),
     "rot-moves": Kind((N.rot, N.rot, N.weigh, N.weigh, N.switch), 2, scrubs=True),
+    "rot-starts": Kind((damaged_start, damaged_start, N.switch, N.forget_logs), scrubs=True),
     "snapshots": Kind((N.short_logs, N.forget_logs, N.kill_replica, N.alter), is_planned=True),
     "copies": Kind((N.forget_row_logs, N.forget_row_logs, N.kill_replica, N.switch, N.kill, N.cut)),
     "copies-moves": Kind(

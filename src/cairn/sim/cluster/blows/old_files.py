@@ -12,6 +12,7 @@ from pathlib import Path
 from cairn.model.members.topology import Grade
 from cairn.sim.cluster.blows.nemesis import Nemesis
 from cairn.sim.cluster.node import SimNode, drop_database
+from cairn.sim.cluster.world import World
 
 AWAY_S = (3.0, 6.0)  # long enough for the others to go on without it
 BACK_S = 60.0
@@ -34,21 +35,22 @@ def put_back(node: SimNode, files: dict[Path, bytes]) -> None:
         path.write_bytes(content)
 
 
+def all_online(world: World) -> bool:
+    """As the leader has it: who was put back may believe anything."""
+    leader = world.leader()
+    if leader is None or leader.instance is None:
+        return False
+    instances = leader.instance.state.cluster.instances.values()
+    return all(each.current_state == each.target_state for each in instances) and all(
+        each.current_state.grade is Grade.ONLINE for each in instances
+    )
+
+
 async def old_files(nemesis: Nemesis) -> None:
     world, drawn = nemesis.world, nemesis.drawn
 
-    def all_online() -> bool:
-        """As the leader has it: who was put back may believe anything."""
-        leader = world.leader()
-        if leader is None or leader.instance is None:
-            return False
-        instances = leader.instance.state.cluster.instances.values()
-        return all(each.current_state == each.target_state for each in instances) and all(
-            each.current_state.grade is Grade.ONLINE for each in instances
-        )
-
     await nemesis.mend()
-    await world.until(all_online, "everybody Online", BACK_S)
+    await world.until(lambda: all_online(world), "everybody Online", BACK_S)
     node = nemesis.master_or_any()
     if node is None:
         return
@@ -66,4 +68,4 @@ async def old_files(nemesis: Nemesis) -> None:
     put_back(node, chosen)
     await asyncio.sleep(drawn.uniform(*AWAY_S))
     nemesis.back(node)
-    await world.until(all_online, f"{node} to be back", BACK_S)
+    await world.until(lambda: all_online(world), f"{node} to be back", BACK_S)
