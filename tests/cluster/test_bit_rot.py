@@ -7,6 +7,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
+from tests.cluster.backups import cairn
 from tests.cluster.harness import Cluster, Node, eventually
 from tests.storage.rot import flip
 
@@ -113,3 +114,41 @@ def test_a_changed_byte_of_the_raft_file_is_noticed_while_it_runs(new_cluster: M
     line = eventually(lambda: [p for p in node.status()["problems"] if "raft.db" in p], "a word")[0]
     assert line.startswith("i1: raft.db is damaged: the checksum of a page is wrong in ")
     assert line.endswith("restore the directory from a copy")
+
+
+@pytest.mark.slow
+def test_files_that_are_damaged_at_a_start_of_all_are_mended_from_the_others(
+    new_cluster: Make,
+) -> None:
+    """The master's rows first, then the votes of another one, which one command brings back."""
+    names = ("i1", "i2", "i3")
+    cluster = new_cluster("--init-replication-factor", "3").start(*names)
+    nodes = [cluster[name] for name in names]
+    filled(nodes[0])
+    eventually(lambda: len(nodes[0].status()["raft"]["voters"]) == 3, "three voters")
+    eventually(lambda: all(has_all(node) for node in nodes), "all rows everywhere")
+    [(master,)] = nodes[0].sql("SELECT current_master_name FROM _pico_replicaset")
+
+    def ruined(name: str, file: str) -> None:
+        for node in nodes:
+            node.kill()
+        with (cluster[name].dir / file).open("r+b") as opened:
+            opened.write(bytes(100))
+        for node in nodes:
+            node.start()
+
+    ruined(master, "data.db")
+    eventually(lambda: all(has_all(node) for node in nodes), "all rows everywhere", 60.0)
+    assert (cluster[master].dir / "damaged" / "data.db").exists()
+    [(master,)] = nodes[0].sql("SELECT current_master_name FROM _pico_replicaset")
+    victim, other = (cluster[name] for name in names if name != master)
+    ruined(victim.name, "raft.db")
+    eventually(lambda: f"`cairn expel {victim.name}`" in victim.log(), "what helps", 60.0)
+    eventually(lambda: has_all(other), "the others to go on", 60.0)
+    assert cairn(other, "expel", victim.name, "--yes", "--timeout", "60")[0] == 0
+    eventually(lambda: all(has_all(node) for node in nodes), "all rows everywhere", 60.0)
+    assert victim.process is not None and victim.process.poll() is None
+
+
+def has_all(node: Node) -> bool:
+    return node.sql("SELECT count(*) FROM t OPTION (read_preference = any)") == [(ROWS,)]
