@@ -21,7 +21,8 @@ from cairn.sql.change_plans import DdlPlan as DdlPlan
 from cairn.sql.change_plans import OutColumn as OutColumn
 from cairn.sql.change_plans import RoutinePlan as RoutinePlan
 from cairn.sql.render.sent import Sent, Split
-from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
+from cairn.sql.render.slots import Bind, Keys, Params, Ranges, with_ranges
+from cairn.sql.render.slots import Places as Places
 from cairn.sql.session_plans import INSIDE as INSIDE
 from cairn.sql.session_plans import AskedSetting as AskedSetting
 from cairn.sql.session_plans import AttemptPlan as AttemptPlan
@@ -39,16 +40,6 @@ Row = tuple[Physical, ...]
 Right = tuple[str, str, int, str]  # privilege, object type, object id, name
 Rows = Sequence[Row]
 ReadLocal = Callable[[str, tuple[Physical, ...]], list[Row]]
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the bindings of a statement come from, when each is a parameter or the bucket."""
-
-    bindings: tuple[int, ...]  # numbers of parameters; 0: the bucket
-    types: dict[int, ColumnType]  # of those parameters
-    key: tuple[int, ...] = ()  # parameters that make the bucket
-    bucket_count: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +68,7 @@ class Fragment:
     sent: tuple[Sent, ...] = ()  # its last values: rows of fragments that were gathered before
     splits: tuple[Split, ...] = ()  # or it is done by parts, wherever their rows are dealt out to
     grouped: str = ""  # the same as `sql` for owners that can group by a hash
+    keys: Keys | None = None  # that it lists, if it reads one table by them
 
     def bucket_set(self, params: Params) -> frozenset[int] | None:
         """Buckets to ask; None: all of the tier."""
@@ -85,6 +77,14 @@ class Fragment:
     def with_ranges(self, ranges: Ranges | None) -> str:
         """The text for one replicaset. None: no condition on buckets at all."""
         return with_ranges(self.sql, ranges)
+
+    def asked(
+        self, params: Params, ranges: Sequence[tuple[int, int]]
+    ) -> tuple[str, tuple[Physical, ...]]:
+        """The text for one replicaset, and its values."""
+        args = self.bind(params)
+        listed = self.keys and self.keys.asked(self.sql, args, params, ranges)
+        return listed or (self.with_ranges(list(ranges)), args)
 
 
 @dataclass(frozen=True)
@@ -117,6 +117,7 @@ class ScatterRead:
     merged: Query | None = field(default=None, compare=False, repr=False)  # likewise
     meetings: tuple[Meeting, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
+    alone: ScatterRead | None = None  # the same as one fragment, if one replicaset has all rows
 
     def meeting_at(self, fragment: int) -> Meeting | None:
         return next((each for each in self.meetings if each.stays == fragment), None)

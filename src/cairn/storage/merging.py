@@ -13,7 +13,8 @@ import apsw
 from cairn.native.loading import FUNCTIONS, load
 from cairn.storage.files.pieces import Encode, Piece, Pieces, Row
 from cairn.storage.files.spill import OPEN_EMPTY, SpillFiles, native
-from cairn.storage.readers import Cancelled, Register, Steps, attach, only_reading, translated
+from cairn.storage.readers import Cancelled, Register, Steps, attach, only_reading
+from cairn.storage.sqlite_errors import translated
 
 CACHE_KIB = 16_000  # of the gathered rows, and again of a sort: the rest goes to files
 

@@ -25,8 +25,9 @@ from cairn.model.tables.catalog import ADMIN_ID
 from cairn.model.unexpected import owned
 from cairn.node.statements.asker.hops import HERE, Hop
 from cairn.node.statements.asker.owners import MOVING
+from cairn.node.statements.at_once import Outcome
+from cairn.node.statements.blocks.parts import Trial
 from cairn.node.statements.context import ASKED
-from cairn.node.statements.executor import Outcome
 from cairn.node.watching.client import Doing
 from cairn.pgwire.server.extended import StatementBook
 from cairn.pgwire.server.requests import Request
@@ -417,14 +418,13 @@ class Session(asyncio.Protocol):
 
     def start(self, cached: Cached, values: Sequence[Any], done: Callable[[Any], None]) -> bool:
         """Begin what needs no task; `done` asks `is_back` first."""
-        if not self.block.may_hop(cached):
-            return False  # it becomes part of the block
-        hop = self.face.executor.start(cached, values, self.parameters.context, done)
+        hop = self.running.start(cached, values, done)
         if hop is None:
             return False
         self.state = WAITING
-        self.running.hops = hop is not HERE
-        if type(cached.prepared.plan) is plans.PointRead:
+        is_trial = type(hop) is Trial
+        self.running.hops = hop is not HERE and not is_trial
+        if type(cached.prepared.plan) is plans.PointRead or is_trial:
             self._hop = hop  # a write is never ended half-way
         return True
 
@@ -451,24 +451,18 @@ class Session(asyncio.Protocol):
             try:
                 if isinstance(result, CairnError):
                     self.fail(result)
+                elif (outcome := self.running.told(cached, values, result)) is not None:
+                    tell(outcome)
                 else:
-                    tell(self._outcome(cached, values, result))
+                    self.begin(again())
+                    return
+            except CairnError as problem:  # of a block
+                self.fail(problem)
             except Exception as problem:
                 self.fail(owned(problem, "the answer of another instance"))
             self.pump()
 
         return self.start(cached, values, done)
-
-    def _outcome(
-        self, cached: Cached, values: Sequence[Any], result: ReadResponse | WriteResponse
-    ) -> Outcome:
-        if isinstance(result, WriteResponse):
-            self.block.wrote()
-            return Outcome(None, result.row_count, cached.prepared.complete(result.row_count))
-        count = len(result.rows)
-        outcome = Outcome(result.rows, count, cached.prepared.complete(count))
-        self.block.noted(cached, values, self.parameters.context, outcome)
-        return outcome
 
     def is_back(self) -> bool:
         """An answer has come; False: nobody waits for it any more."""

@@ -109,6 +109,11 @@ class RowGuard:
         self.check_lease()
         await self._check_seen(epoch)
 
+    def may_tell_looked(self, epoch: int) -> bool:
+        """The same in this turn; False: it has to be waited for."""
+        self.check_lease(epoch)
+        return not self.data.fence.is_sync
+
     def _seen_at_most(self) -> int:
         """The last lsn of our own that a read of just now may have seen.
 
@@ -117,7 +122,7 @@ class RowGuard:
         origin = self.data.store.origin
         sql = "SELECT lsn FROM vclock WHERE origin = ?"
         for _ in range(LOOKS):
-            rows: list[Any] | None = self._reader.quick(sql, (origin,))
+            rows: list[Any] | None = self._reader.at_once(sql, (origin,))
             if rows is not None:
                 return int(rows[0][0]) if rows else 0
         raise NoMaster("what was read could not be checked in time", hint="try again")
