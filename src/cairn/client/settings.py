@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 30.0  # for a statement
     cancel_wait_s: float = 1.0  # for the answer to a CancelRequest, when a statement took too long
     retry_for_s: float = 10.0  # what was certainly not executed is tried again so long
-    silence_s: float = 15.0  # a 0.2 service connection without a heartbeat is given up
+    silence_s: float = 6.0  # a 0.2 service connection without a heartbeat (2 s) is given up
     max_per_instance: int = 10
 
     routing: bool = True  # False: instances in turn, for comparison
@@ -68,6 +68,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def statement_keys(self) -> dict[str, str]:
         """Startup keys of connections for statements: who does not route needs no hints."""
         return METADATA if self.routing else {**METADATA, "smart_connector_hints": "false"}
+
+    @property
+    def opening_s(self) -> float:
+        """For the first topology: some of the hosts may stand still."""
+        return self.connect_timeout_s * min(len(self.hosts), 3)
 
     @property
     def tls(self) -> Literal["disable", "prefer", "require"]:

@@ -23,6 +23,7 @@ from cairn.client.logic.effects import (
     Send,
     Talk,
     Together,
+    always,
 )
 from cairn.client.logic.metadata import Metadata
 from cairn.client.logic.router import Route
@@ -65,7 +66,7 @@ class SyncPool:
     def open(self) -> SyncPool:
         """Begin to follow the topology and wait for its first snapshot."""
         self._thread.start()
-        until = time.monotonic() + self.settings.connect_timeout_s
+        until = time.monotonic() + self.settings.opening_s
         with self._lock:
             while not self.topology.is_ready:
                 left = until - time.monotonic()
@@ -159,10 +160,9 @@ class SyncPool:
     @contextmanager
     def wire(self, address: str | None = None) -> Iterator[SyncWire]:
         """A connection of one's own, to any instance or a given one."""
-        with self._lock:
-            chosen = address or self._core.router.any_instance()[0]
-            found = self._wires.try_acquire(chosen)
-        wire = found or self._acquire(chosen)
+        core = self._core
+        acquired = core.acquire_any() if address is None else core.acquire(address)
+        wire = cast(SyncWire, self._drive(acquired))
         try:
             yield wire
         finally:
@@ -179,10 +179,11 @@ class SyncPool:
     def copy_out(self, sql: str) -> Iterator[bytes]:
         """COPY … TO STDOUT, in pieces as they come."""
         with self.wire() as wire:
-            chunks = wire.talk(flows.copy_out(wire.pg, sql), self.settings.timeout_s)
+            flow, limit = flows.copy_out(wire.pg, sql), self.settings.timeout_s
+            chunks = wire.talk(flow, limit, None, always)
             while chunks is not None:
                 yield from chunks
-                chunks = wire.talk(flows.copy_more(wire.pg), self.settings.timeout_s)
+                chunks = wire.talk(flows.copy_more(wire.pg), limit, None, always)
 
     # --- what is known ------------------------------------------------------------------------
 
@@ -224,19 +225,19 @@ class SyncPool:
     def _carry_out(self, effect: Any) -> Any:
         match effect:
             case Talk(wire=SyncWire() as wire):
-                return wire.talk(effect.flow, effect.timeout_s, effect.silence_s)
-            case Acquire(address=address):
-                return self._acquire(address)
-            case Open(address=address, params=params, on_notice=on_notice):
-                wire = open_wire(self.settings, address, params, on_notice, self._lock)
+                return wire.talk(effect.flow, effect.timeout_s, effect.silence_s, effect.may_leave)
+            case Acquire(address=address, within_s=within_s):
+                return self._acquire(address, within_s)
+            case Open(address=address, params=params, on_notice=on_notice, within_s=within_s):
+                wire = open_wire(self.settings, address, params, on_notice, self._lock, within_s)
                 self._service_wire = wire
                 return wire
             case Pause(seconds=seconds):
                 return self._wait(seconds, for_news=False)
             case Changed(seconds=seconds):
                 return self._wait(seconds, for_news=True)
-            case Send(wire=SyncWire() as wire, data=data):
-                return wire.send(data, self.settings.timeout_s)
+            case Send(wire=SyncWire() as wire, data=data, may_leave=may_leave):
+                return wire.send(data, self.settings.timeout_s, may_leave)
             case Pull(source=source):
                 return pulled(source)
             case Together(operations=operations):
@@ -264,13 +265,14 @@ class SyncPool:
             thread.join()
         return outcomes
 
-    def _acquire(self, address: str) -> SyncWire:
+    def _acquire(self, address: str, within_s: float) -> SyncWire:
         with self._lock:
             found = self._wires.reserve(address)
         if found is not None:
             return found
         try:
-            wire = open_wire(self.settings, address, self.settings.statement_keys())
+            keys = self.settings.statement_keys()
+            wire = open_wire(self.settings, address, keys, within_s=within_s)
         except BaseException:
             with self._lock:
                 self._wires.forget(address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import select
 import socket
 import ssl
@@ -12,9 +13,10 @@ from contextlib import suppress
 from typing import Any, cast
 
 from cairn.client.logic import flows
-from cairn.client.logic.effects import Ready, Wire
+from cairn.client.logic.effects import MayLeave, Ready, Wire
 from cairn.client.logic.flows import Flow
 from cairn.client.settings import Settings, certificate_hash, make_pg, split_address
+from cairn.client.standstill import ASK_AFTER_S, left_alone, lives
 from cairn.model.errors import CairnError, TimedOut, Unreachable
 from cairn.pgwire.client.backend import Notice, Result
 from cairn.pgwire.client.client import PgClient
@@ -43,7 +45,14 @@ class SyncWire(Wire):
         self._lock = lock
         self.cancel: Callable[[], float] | None = None  # ask the server to stop; how long to wait
 
-    def talk(self, flow: Flow[Any], timeout_s: float | None, silence_s: float | None = None) -> Any:
+    def talk(
+        self,
+        flow: Flow[Any],
+        timeout_s: float | None,
+        silence_s: float | None = None,
+        may_leave: MayLeave | None = None,
+    ) -> Any:
+        """`may_leave`: see `standstill`; None waits as long as it may take."""
         sock = self._sock
         if sock is None:
             raise Unreachable("the connection is closed")
@@ -54,8 +63,8 @@ class SyncWire(Wire):
             outgoing = next(flow)
             while True:
                 if outgoing:
-                    self._send(sock, outgoing, left)
-                data = self._receive(sock, left)
+                    self._send(sock, outgoing, left, may_leave)
+                data = self._receive(sock, left, may_leave)
                 if self._lock is None:
                     outgoing = flow.send(data)
                 else:
@@ -80,12 +89,12 @@ class SyncWire(Wire):
         request = quick.request(params)
         if request is None or sock is None or isinstance(sock, ssl.SSLSocket):
             flow = flows.execute(self.pg, ready.name, params, quick)
-            return cast(Result, self.talk(flow, timeout_s))
+            return cast(Result, self.talk(flow, timeout_s, None, ready.may_leave))
         data, in_time = b"", True
         try:
             sent = sock.send(request)
             if sent == len(request):
-                in_time = bool(self._poll.poll(timeout_s * 1000))
+                in_time = self._has_come(sock, timeout_s, ready.may_leave)
                 data = sock.recv(_SMALL) if in_time else b""
         except BlockingIOError:
             sent = 0
@@ -97,11 +106,13 @@ class SyncWire(Wire):
             return result
         rest = flows.execute_rest(self.pg, ready.name, params, request[sent:], data)
         if in_time:
-            return cast(Result, self.talk(rest, timeout_s))
+            return cast(Result, self.talk(rest, timeout_s, None, ready.may_leave))
         next(rest)
         return cast(Result, self._stop(rest, timeout_s))
 
-    def _send(self, sock: socket.socket, data: bytes, left_s: float | None) -> None:
+    def _send(
+        self, sock: socket.socket, data: bytes, left_s: float | None, may_leave: MayLeave | None
+    ) -> None:
         at = 0
         while at < len(data):
             try:
@@ -109,22 +120,23 @@ class SyncWire(Wire):
             except (BlockingIOError, ssl.SSLWantWriteError):
                 waiting = select.poll()
                 waiting.register(sock, select.POLLOUT)
-                if not waiting.poll(None if left_s is None else left_s * 1000):
+                if not self._is_ready(waiting, select.POLLOUT, sock, left_s, may_leave):
                     raise TimeoutError from None
 
-    def _receive(self, sock: socket.socket, left_s: float | None) -> bytes:
+    def _receive(
+        self, sock: socket.socket, left_s: float | None, may_leave: MayLeave | None
+    ) -> bytes:
         """What has come, waiting for it if need be."""
-        wait_ms = None if left_s is None else left_s * 1000
         while True:
             if isinstance(sock, ssl.SSLSocket):  # may hold data that `poll` does not see
                 try:
                     data = sock.recv(self._room)
                     break
                 except ssl.SSLWantReadError:
-                    if not self._poll.poll(wait_ms):
+                    if not self._has_come(sock, left_s, may_leave):
                         raise TimeoutError from None
             else:
-                if not self._poll.poll(wait_ms):
+                if not self._has_come(sock, left_s, may_leave):
                     raise TimeoutError
                 data = sock.recv(self._room)
                 break
@@ -133,6 +145,32 @@ class SyncWire(Wire):
         self._room = _LARGE if len(data) >= _SMALL else _SMALL
         return data
 
+    def _has_come(
+        self, sock: socket.socket, left_s: float | None, may_leave: MayLeave | None
+    ) -> bool:
+        return self._is_ready(self._poll, select.POLLIN, sock, left_s, may_leave)
+
+    def _is_ready(
+        self,
+        poll: select.poll,
+        events: int,
+        sock: socket.socket,
+        left_s: float | None,
+        may_leave: MayLeave | None,
+    ) -> bool:
+        """Waits for it; False: not in time. Raises if the instance is left because it is still."""
+        if may_leave is None:
+            return bool(poll.poll(None if left_s is None else left_s * 1000))
+        until = time.monotonic() + (left_s if left_s is not None else math.inf)
+        while True:
+            if poll.poll(min(ASK_AFTER_S, max(0.0, until - time.monotonic())) * 1000):
+                return True
+            if time.monotonic() >= until:
+                return False
+            if not lives(self.address, sock, events) and may_leave():
+                self.close()
+                raise left_alone(self.address)
+
     def _stop(self, flow: Flow[Any], limit_s: float) -> Any:
         """It took too long: ask the server to stop. What it answers then still counts."""
         sock = self._sock
@@ -140,7 +178,7 @@ class SyncWire(Wire):
             if self.cancel is not None and sock is not None:
                 until = time.monotonic() + self.cancel()
                 while (left := until - time.monotonic()) > 0:
-                    flow.send(self._receive(sock, left))
+                    flow.send(self._receive(sock, left, None))
         except StopIteration as done:
             return done.value
         except CairnError as error:
@@ -151,12 +189,12 @@ class SyncWire(Wire):
         self.close()
         raise TimedOut(f"no answer from {self.address} in {limit_s:g} s")
 
-    def send(self, data: bytes, timeout_s: float) -> None:
+    def send(self, data: bytes, timeout_s: float, may_leave: MayLeave | None = None) -> None:
         """Bytes outside of a flow (COPY data). Reads what has come meanwhile."""
         if self._sock is None:
             raise self.pg.connection_lost()
         try:
-            self._send(self._sock, data, timeout_s)
+            self._send(self._sock, data, timeout_s, may_leave)
             self._take_waiting()
         except OSError as problem:
             self.close()
@@ -230,9 +268,10 @@ def open_wire(
     params: dict[str, str],
     on_notice: Callable[[Notice], None] | None = None,
     lock: threading.RLock | None = None,
+    within_s: float | None = None,
 ) -> SyncWire:
     """Connect, encrypt if that is asked for, log in."""
-    limit = settings.connect_timeout_s
+    limit = settings.connect_timeout_s if within_s is None else within_s
     pg = make_pg(settings, params)
     if on_notice is not None:
         pg.on_notice.append(on_notice)

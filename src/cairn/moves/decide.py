@@ -86,15 +86,27 @@ def _about(view: MovesView, move: Move, waits: list[str]) -> Step | None:
             report = view.reports.get((move.id, move.source))
             if move.source not in cluster.replicasets or (report and report.is_empty):
                 return steps.finish(cluster, move, view.now)
-            waits.append(f"{move.source} has to drop the old rows")
+            waits.append(f"{move.source} has to drop the old rows{_waited_for(view, move.source)}")
         case Phase.ABORTING:
             report = view.reports.get((move.id, move.target))
             if move.target not in cluster.replicasets or (report and report.is_empty):
                 return steps.aborted(cluster, move, view.now)
-            waits.append(f"{move.target} has to drop what it copied")
+            waits.append(
+                f"{move.target} has to drop what it copied{_waited_for(view, move.target)}"
+            )
         case _:
             return None
     return None
+
+
+def _waited_for(view: MovesView, replicaset: str) -> str:
+    """Rows are dropped when all members have what came before: one that is away is named."""
+    away = sorted(
+        each.name
+        for each in view.cluster.members(replicaset)
+        if each.current_state.grade is not Grade.ONLINE
+    )
+    return f"; that waits for {', '.join(away)}: start it again, or expel it" if away else ""
 
 
 def _copying(view: MovesView, move: Move, waits: list[str]) -> Step | None:

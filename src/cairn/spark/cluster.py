@@ -17,10 +17,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from cairn.client.logic import flows
+from cairn.client.logic.effects import always
 from cairn.client.settings import Settings, parse_dsn
 from cairn.client.sync_pool import SyncPool
 from cairn.client.sync_wire import SyncWire, open_wire
-from cairn.model.errors import CairnError, Unreachable
+from cairn.model.errors import CairnError, TimedOut, Unreachable
 
 #: Certainly nothing was answered yet: look at the topology again and ask somebody else.
 MOVED = frozenset({"PC001", "PC003", "PC004", "57014", "57P01", "57P03", "58000"})
@@ -123,7 +124,7 @@ def any_address(dsn: str, turn: int = 0) -> str:
 def ask_at(dsn: str, address: str | None, sql: str) -> list[tuple[Any, ...]]:
     """The answer of one instance."""
     with pool(dsn).wire(address) as wire:
-        result = wire.talk(flows.run_once(wire.pg, sql), REPLAN_S)
+        result = wire.talk(flows.run_once(wire.pg, sql), REPLAN_S, None, always)
     return [tuple(row) for row in result.rows]
 
 
@@ -131,7 +132,7 @@ def ask_everybody(dsn: str, sql: str) -> list[tuple[Any, ...]]:
     """The answers of all instances that are Online, for what each knows by itself."""
     found: list[tuple[Any, ...]] = []
     for each in pool(dsn).topology.online():
-        with suppress(Unreachable):
+        with suppress(Unreachable, TimedOut):
             found += ask_at(dsn, each.address, sql)
     return found
 
@@ -189,33 +190,37 @@ def copy_out(
     """COPY … TO STDOUT at one instance, in pieces as they come."""
     wire = _acquire(dsn, address, read_from)
     try:
-        chunks = wire.talk(flows.copy_out(wire.pg, sql), timeout_s)
+        chunks = wire.talk(flows.copy_out(wire.pg, sql), timeout_s, None, always)
         while chunks is not None:
             yield from chunks
-            chunks = wire.talk(flows.copy_more(wire.pg), timeout_s)
+            chunks = wire.talk(flows.copy_more(wire.pg), timeout_s, None, always)
     finally:
         _release(dsn, read_from, wire)
 
 
 class CopyIn:
-    """COPY … FROM STDIN at one instance, open while a task has rows for it."""
+    """COPY … FROM STDIN at one instance, open while a task has rows for it.
+
+    Whoever uses it can send its rows again: an instance that stands still is left.
+    """
 
     def __init__(self, dsn: str, address: str, sql: str, timeout_s: float) -> None:
         self._dsn, self._timeout_s = dsn, timeout_s
         self._wire = _acquire(dsn, address, "master")
-        self._wire.talk(flows.copy_begin(self._wire.pg, sql), timeout_s)
+        self._wire.talk(flows.copy_begin(self._wire.pg, sql), timeout_s, None, always)
 
     def send(self, data: bytes) -> None:
         wire = self._wire
         if wire.pg.wants_copy_data:
-            wire.send(wire.pg.copy_data(data), self._timeout_s)
+            wire.send(wire.pg.copy_data(data), self._timeout_s, always)
         if not wire.pg.wants_copy_data:
             self.finish()  # the server has ended it: say why
 
     def finish(self) -> int:
         """The number of rows the server took."""
         try:
-            result = self._wire.talk(flows.copy_end(self._wire.pg), self._timeout_s)
+            flow = flows.copy_end(self._wire.pg)
+            result = self._wire.talk(flow, self._timeout_s, None, always)
         finally:
             _release(self._dsn, "master", self._wire)
         return int((result.tag or "COPY 0").rpartition(" ")[2])
@@ -226,7 +231,7 @@ class CopyIn:
 
 
 def call(dsn: str, text: str, address: str | None = None, timeout_s: float = 60.0) -> Any:
-    """`CALL cairn_…`: its answer is one JSON value."""
+    """`CALL cairn_…` that may be said twice: its answer is one JSON value."""
     with pool(dsn).wire(address) as wire:
-        results = wire.talk(flows.script(wire.pg, text), timeout_s)
+        results = wire.talk(flows.script(wire.pg, text), timeout_s, None, always)
     return results[0].rows[0][0]

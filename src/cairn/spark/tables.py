@@ -10,6 +10,7 @@ from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from cairn.client.logic import flows
+from cairn.client.logic.effects import always
 from cairn.model.errors import (
     CairnError,
     DatatypeMismatch,
@@ -99,7 +100,7 @@ def _made(dsn: str, name: str) -> TableInfo:
     try:
         with pool(dsn).wire() as wire:
             sql = f"SELECT * FROM {qualified(name)} LIMIT 0"
-            found = wire.talk(flows.run_once(wire.pg, sql), REPLAN_S)
+            found = wire.talk(flows.run_once(wire.pg, sql), REPLAN_S, None, always)
     except CairnError as problem:
         if problem.sqlstate not in (UndefinedTable.sqlstate, "3F000"):
             raise

@@ -38,6 +38,10 @@ TRIES = 5
 LATEST = "latest"
 
 
+class Unwritable(TalkProblem):
+    """Trouble here, not in the cluster: trying again does not help."""
+
+
 def run_backup(
     folder: Path,
     dsn: str | None,
@@ -55,12 +59,8 @@ def run_backup(
         )
     with ended_by_signal(), files.locked(folder):
         before = _previous(folder, previous)
-        talk = Talk(Target(dsn, password_file))
         begun = time.monotonic()
-        try:
-            taken, manifest = _take(talk, folder, before, Shown("backup"))
-        finally:
-            talk.close()
+        taken, manifest = _take(Target(dsn, password_file), folder, before, Shown("backup"))
         removed = files.remove_old(folder, keep) if keep else []
     _tell(taken, manifest, removed, time.monotonic() - begun, as_json)
     return 0
@@ -104,31 +104,48 @@ def _previous(folder: Path, given: str | None) -> tuple[Path, Manifest] | None:
 
 
 def _take(
-    talk: Talk, folder: Path, before: tuple[Path, Manifest] | None, shown: Shown
+    target: Target, folder: Path, before: tuple[Path, Manifest] | None, shown: Shown
 ) -> tuple[Path, Manifest]:
-    """Again from the beginning when a master that had a part of it goes away."""
+    """Again from the beginning when whoever was asked, or a master with a part of it, goes away."""
     for attempt in range(1, TRIES + 1):
-        facts = _begin(talk, before)
-        partial = folder / f"{files.PARTIAL}{facts['id']}"
-        partial.mkdir(mode=0o700)
+        talk = Talk(target)
         try:
-            manifest = _fetch(talk, facts, partial, before, shown)
-            name = _free_name(folder)
-            files.put_in_place(partial, manifest, folder / name)
-            return folder / name, manifest
-        except TalkProblem as problem:
-            if attempt == TRIES or problem.exit_code == 3:
-                raise
-            shown.say(f"{problem}; beginning anew")
-        except OSError as problem:  # of a file that is being written
-            why = problem.strerror or problem
-            raise TalkProblem(f"{folder}: {why}; nothing of this backup is left there") from None
+            facts = _begin(talk, before)
+            try:
+                return _brought(talk, facts, folder, before, shown)
+            except TalkProblem as problem:
+                if attempt == TRIES or isinstance(problem, Unwritable):
+                    raise
+                shown.say(f"{problem}; beginning anew")
+            finally:
+                with suppress(TalkProblem):
+                    _end(talk, facts)
         finally:
-            shown.end()
-            shutil.rmtree(partial, ignore_errors=True)
-            with suppress(TalkProblem):
-                talk.call(f"CALL cairn_backup('end', {literal(facts['id'])})", PIECE_S)
+            talk.close()
     raise AssertionError("unreachable")
+
+
+def _brought(
+    talk: Talk,
+    facts: dict[str, Any],
+    folder: Path,
+    before: tuple[Path, Manifest] | None,
+    shown: Shown,
+) -> tuple[Path, Manifest]:
+    """In its place, whole; or nothing of it is left."""
+    partial = folder / f"{files.PARTIAL}{facts['id']}"
+    partial.mkdir(mode=0o700)
+    try:
+        manifest = _fetch(talk, facts, partial, before, shown)
+        name = _free_name(folder)
+        files.put_in_place(partial, manifest, folder / name)
+        return folder / name, manifest
+    except OSError as problem:  # of a file that is being written
+        why = problem.strerror or problem
+        raise Unwritable(f"{folder}: {why}; nothing of this backup is left there") from None
+    finally:
+        shown.end()
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _begin(talk: Talk, before: tuple[Path, Manifest] | None) -> dict[str, Any]:
@@ -138,7 +155,7 @@ def _begin(talk: Talk, before: tuple[Path, Manifest] | None) -> dict[str, Any]:
     body = literal(json.dumps(after))
     facts: dict[str, Any] = talk.call(f"CALL cairn_backup('begin', {body})", BEGIN_S)
     if before is not None and facts["cluster_uuid"] != before[1].cluster_uuid:
-        talk.call(f"CALL cairn_backup('end', {literal(facts['id'])})", PIECE_S)
+        _end(talk, facts)
         raise TalkProblem(
             f"{before[0]} is of cluster {before[1].cluster_uuid}, this is {facts['cluster_uuid']}: "
             "take a whole backup (without --from)"
@@ -146,6 +163,11 @@ def _begin(talk: Talk, before: tuple[Path, Manifest] | None) -> dict[str, Any]:
     for reason in facts["waits"]:
         print(f"cairn: tried again: {reason}", file=sys.stderr)
     return facts
+
+
+def _end(talk: Talk, facts: dict[str, Any]) -> None:
+    """What the instances keep for it is let go now, and not when nobody asks any more."""
+    talk.call(f"CALL cairn_backup('end', {literal(facts['id'])})", PIECE_S)
 
 
 def _fetch(

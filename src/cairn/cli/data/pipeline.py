@@ -13,6 +13,7 @@ from typing import Any
 from cairn.cli.data.spark_runs import PUT_ASIDE, WRONG_USAGE, Bar, run, say, wrong_word
 
 MASTER = "local[*,4]"
+SMALL_BYTES = 16 << 20
 
 
 def load(
@@ -63,8 +64,16 @@ def load(
     known, hint = None if create else table, " (--create makes it)"
     return run(
         f"loading {table}", dsn, password_file, master, work, known, as_json, hint,
-        lambda facts: PUT_ASIDE if "rows_put_aside" in facts else 0,
+        lambda facts: PUT_ASIDE if "rows_put_aside" in facts else 0, is_small(files),
     )  # fmt: skip
+
+
+def is_small(files: Sequence[str]) -> bool:
+    """Local files, few bytes; what cannot be known here counts as large."""
+    paths = [Path(each) for each in files]
+    return all(each.is_file() for each in paths) and (
+        sum(each.stat().st_size for each in paths) <= SMALL_BYTES
+    )
 
 
 def _is_missing(file: str) -> bool:
@@ -198,4 +207,4 @@ def report(
     if not Path(out).absolute().parent.is_dir():
         say(f"{Path(out).parent}: no such directory")
         return WRONG_USAGE
-    return run("report", dsn, password_file, master, work, None, as_json)
+    return run("report", dsn, password_file, master, work, None, as_json, is_short=True)

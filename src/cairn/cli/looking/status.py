@@ -7,22 +7,18 @@ import sys
 import time
 from typing import Any
 
+from cairn.cli.anywhere import Anywhere
 from cairn.cli.options import NOT_WORKING
 from cairn.cli.steering.rebalance import moves_table
-from cairn.cli.talking import NEVER_WRAP, Talk, Target
+from cairn.cli.talking import NEVER_WRAP, Target
 from cairn.web import health
 
 
-def fetch_status(talk: Talk) -> dict[str, Any]:
-    found: dict[str, Any] = talk.call("CALL cairn_status()")
-    return found
-
-
 def show_status(dsn: str | None, password_file: str | None, *, as_json: bool, watch: bool) -> int:
-    talk = Talk(Target(dsn, password_file))
+    cluster = Anywhere(Target(dsn, password_file))
     try:
         if as_json and not watch:
-            status = fetch_status(talk)
+            status = cluster.status()
             print(json.dumps(status, indent=2, ensure_ascii=False))
             return _verdict(status)
         from rich.console import Console
@@ -31,21 +27,21 @@ def show_status(dsn: str | None, password_file: str | None, *, as_json: bool, wa
         is_terminal = sys.stdout.isatty()
         console = Console(width=None if is_terminal else NEVER_WRAP)
         if not watch:
-            status = fetch_status(talk)
+            status = cluster.status()
             console.print(render(status))
             return _verdict(status)
         while as_json or not is_terminal:
             if as_json:
-                print(json.dumps(fetch_status(talk), ensure_ascii=False), flush=True)
+                print(json.dumps(cluster.status(), ensure_ascii=False), flush=True)
             else:
-                console.print(render(fetch_status(talk)))
+                console.print(render(cluster.status()))
             time.sleep(1.0)
         with Live(console=console, auto_refresh=False) as live:
             while True:
-                live.update(render(fetch_status(talk)), refresh=True)
+                live.update(render(cluster.status()), refresh=True)
                 time.sleep(1.0)
     finally:
-        talk.close()
+        cluster.close()
 
 
 def _verdict(status: dict[str, Any]) -> int:

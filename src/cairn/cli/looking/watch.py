@@ -9,6 +9,7 @@ from typing import Any
 
 from cairn.cli.talking import Talk, TalkProblem, Target
 
+SILENCE_S = 6.0  # an instance that is well says something every 2 s
 GO_ON_S = 15.0  # how long another instance is looked for
 _ASKED = {"smart_connector": "0.2"}
 _LEFT_OUT = ("op", "map", "timestamp", "raft", "n", "last", "name", "address")
@@ -31,8 +32,9 @@ def run_watch(
     try:
         while True:
             try:
-                texts = talk.wait_notices(3600.0)
+                texts = talk.wait_notices(SILENCE_S)
             except TalkProblem as problem:
+                talk.close()
                 talk = _go_on(target, lines, position, problem)
                 left_out = ("hello", "snapshot_end")
                 continue

@@ -200,7 +200,8 @@ def _pipelines(
             wire, _ = yield from core.wire_for(sql, chunk[0], "master", attempt)
             attempt.sent = True
             flow = flows.execute_many(wire.pg, wire.names[sql].name, chunk)
-            outcome: ServerAnswer = yield Talk(wire, flow, attempt.timeout_s)
+            may_leave = wire.names[sql].may_leave
+            outcome: ServerAnswer = yield Talk(wire, flow, attempt.timeout_s, None, may_leave)
             core.stats.statements += len(outcome.results)
             progress.done[wire.address] += len(outcome.results)
             progress.touched += sum(each.row_count for each in outcome.results)

@@ -16,7 +16,7 @@ import msgspec
 
 from cairn.client.logic import flows
 from cairn.client.logic.core import Attempt, Core
-from cairn.client.logic.effects import Operation, Pull, Send, Talk, Wire
+from cairn.client.logic.effects import Operation, Pull, Send, Talk, Wire, always
 from cairn.client.logic.metadata import Metadata
 from cairn.client.logic.shares import Share, failed_share, owner_name, raise_failed
 from cairn.model.errors import AccessDenied, CairnError, InvalidParameter
@@ -211,13 +211,14 @@ def _unsplit(core: Core, sql: str, source: Any, items: Any) -> Operation[str]:
         failure: Exception | None = None
         try:
             while items is not None and wire.pg.wants_copy_data:
-                yield Send(wire, wire.pg.copy_data(_bytes(items)))
+                yield Send(wire, wire.pg.copy_data(_bytes(items)), core.if_missed(wire))
                 items = yield Pull(source)
         except Exception as problem:
             failure = problem
         why = None if failure is None else f"the source failed: {failure}"
         try:
-            result: Result = yield Talk(wire, flows.copy_end(wire.pg, why), attempt.timeout_s)
+            flow = flows.copy_end(wire.pg, why)
+            result: Result = yield Talk(wire, flow, attempt.timeout_s, None, core.if_missed(wire))
         except CairnError as error:
             raise (failure or error) from error
         return result.tag or ""
@@ -235,7 +236,8 @@ def _begin(core: Core, sql: str, address: str, attempt: Attempt) -> Operation[Wi
         wire: Wire | None = None
         try:
             wire = yield from core.acquire(address)
-            yield Talk(wire, flows.copy_begin(wire.pg, sql), attempt.timeout_s)
+            flow = flows.copy_begin(wire.pg, sql)
+            yield Talk(wire, flow, attempt.timeout_s, None, always)
             return wire
         except CairnError as error:
             attempt.sent = False  # no row has left
@@ -279,7 +281,8 @@ class _Copy:
             if not share.wire.pg.wants_copy_data:
                 return False
             share.rows += rows
-            yield Send(share.wire, share.wire.pg.copy_data(data))
+            may_leave = self._core.if_missed(share.wire)
+            yield Send(share.wire, share.wire.pg.copy_data(data), may_leave)
         return all(share.wire.pg.wants_copy_data for share in self._shares.values())
 
     def _end(self, failure: Exception | None, errors: list[BaseException]) -> Operation[str]:
@@ -291,7 +294,7 @@ class _Copy:
         for wire in open_:  # all at once: each then writes its last rows while the others do
             data = wire.pg.copy_done() if why is None else wire.pg.copy_fail(why)
             with suppress(CairnError):
-                yield Send(wire, data)
+                yield Send(wire, data, self._core.if_missed(wire))
         shares: list[Share] = []
         total = 0
         for address, share in self._shares.items():
@@ -314,7 +317,8 @@ class _Copy:
     def _answer(self, share: _Share) -> Operation[Result | CairnError]:
         flow = flows.copy_end(share.wire.pg)
         try:
-            result: Result = yield Talk(share.wire, flow, self._attempt.timeout_s)
+            may_leave = self._core.if_missed(share.wire)
+            result: Result = yield Talk(share.wire, flow, self._attempt.timeout_s, None, may_leave)
         except CairnError as error:
             return error
         return result

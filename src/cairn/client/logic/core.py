@@ -10,10 +10,21 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 from cairn.client.logic import flows
-from cairn.client.logic.effects import Acquire, Changed, Operation, Ready, Talk, Wire, Wires
+from cairn.client.logic.effects import (
+    Acquire,
+    Changed,
+    MayLeave,
+    Operation,
+    Ready,
+    Talk,
+    Wire,
+    Wires,
+    always,
+)
 from cairn.client.logic.hints import Hints
 from cairn.client.logic.metadata import Metadata, MetadataCache
 from cairn.client.logic.quick import Quick
@@ -142,10 +153,12 @@ class Core:
                 attempt.sent = True
                 if params:
                     ready = wire.names[sql]
+                    may_leave = ready.may_leave
                     flow = flows.execute(wire.pg, ready.name, params, ready.quick)
                 else:
+                    may_leave = always if attempt.only_reads else self.if_missed(wire)
                     flow = flows.run_once(wire.pg, sql)
-                result: Result = yield Talk(wire, flow, attempt.timeout_s)
+                result: Result = yield Talk(wire, flow, attempt.timeout_s, None, may_leave)
             except CairnError as error:
                 yield from self.after_failure(error, wire, attempt)
                 continue
@@ -205,13 +218,25 @@ class Core:
         wire = self.wires.try_acquire(address)
         if wire is None:
             try:
-                wire = yield Acquire(address)
+                wire = yield Acquire(address, self.router.patience_s(address))
             except (Unreachable, TimedOut):
                 self.router.failed(address)
                 raise
             assert wire is not None
             self.router.reached(address)
         return wire
+
+    def acquire_any(self) -> Operation[Wire]:
+        """A connection to whoever lets us in."""
+        tried: set[str] = set()
+        while True:
+            address = self.router.any_instance(but=frozenset(tried))[0]
+            try:
+                return (yield from self.acquire(address))
+            except (Unreachable, TimedOut):
+                if address in tried:
+                    raise  # so were all others
+                tried.add(address)
 
     def _prepare(self, wire: Wire, sql: str, attempt: Attempt) -> Operation[Metadata]:
         """On failure the connection is given back here: the caller has not got it yet."""
@@ -221,14 +246,14 @@ class Core:
             yield from self._close(wire, next(iter(wire.names)))
         name = wire.new_name()
         try:
-            metadata: Metadata = yield Talk(
-                wire, flows.prepare(wire.pg, name, sql), attempt.timeout_s
-            )
+            flow = flows.prepare(wire.pg, name, sql)
+            metadata: Metadata = yield Talk(wire, flow, attempt.timeout_s, None, always)
         except BaseException:
             self._give_back(wire)
             raise
         quick = Quick(name, wire.pg.statements[name])
-        wire.names[sql] = Ready(name, self.metadata.generation, quick)
+        may_leave = always if attempt.only_reads else self.if_missed(wire)
+        wire.names[sql] = Ready(name, self.metadata.generation, quick, may_leave)
         self.metadata.put(sql, metadata)
         return metadata
 
@@ -240,6 +265,10 @@ class Core:
                 yield Talk(wire, flow, self.settings.connect_timeout_s)
             except CairnError:
                 return  # then the connection is broken, and whoever uses it next will say so
+
+    def if_missed(self, wire: Wire) -> MayLeave:
+        """A write is given up, with an unknown end, only if the cluster misses the instance too."""
+        return partial(self.router.is_missed, wire.address)
 
     def _give_back(self, wire: Wire) -> None:
         if wire.pg.is_idle:

@@ -19,16 +19,24 @@ from cairn.pgwire.client.client import PgClient
 T = TypeVar("T")
 
 
+#: Asked when an instance stands still: whether the wait for it may end.
+MayLeave: TypeAlias = Callable[[], bool]
 MAX_HINTS: Final = 64  # kept between two statements; a pipeline may bring one per row
+
+
+def always() -> bool:
+    """For what only reads, or may be said twice."""
+    return True
 
 
 class Ready:
     """A text that is prepared on a connection."""
 
-    __slots__ = ("generation", "name", "quick")
+    __slots__ = ("generation", "may_leave", "name", "quick")
 
-    def __init__(self, name: str, generation: int, quick: Quick) -> None:
+    def __init__(self, name: str, generation: int, quick: Quick, may_leave: MayLeave) -> None:
         self.name, self.generation, self.quick = name, generation, quick
+        self.may_leave = may_leave
 
 
 class Wire:
@@ -67,6 +75,7 @@ class Acquire(msgspec.Struct, frozen=True):
     """A pooled connection to the address, waiting for one if need be."""
 
     address: str
+    within_s: float  # for letting us in
 
 
 class Open(msgspec.Struct, frozen=True):
@@ -75,6 +84,7 @@ class Open(msgspec.Struct, frozen=True):
     address: str
     params: dict[str, str]
     on_notice: Callable[[Notice], None]
+    within_s: float
 
 
 class Talk(msgspec.Struct, frozen=True):
@@ -84,6 +94,7 @@ class Talk(msgspec.Struct, frozen=True):
     flow: Flow[Any]
     timeout_s: float | None
     silence_s: float | None = None  # between two pieces of data
+    may_leave: MayLeave | None = None  # when the instance stands still; None: it is not looked for
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -107,6 +118,7 @@ class Send(msgspec.Struct, frozen=True):
 
     wire: Wire
     data: bytes
+    may_leave: MayLeave
 
 
 class Together(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ from cairn.topology.view import KnownInstance
 log = logging.getLogger("cairn.client")
 
 EJECTED_S = 1.0  # an instance that cannot be reached is left alone so long
+ONE_OF_MANY_S = 2.0  # to let us in, the first time; where there are others to ask
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -71,6 +72,7 @@ class Router:
         self.settings, self.table, self.stats = settings, table, stats
         self._chance, self._clock = chance, clock
         self._ejected: dict[str, float] = {}  # address → until
+        self._slow: set[str] = set()  # failed the last time: they get more time at the next
         self._allowed: dict[str, bool] = {}
         self._logged: set[str] = set()
         self._seen = -1  # the table's `changes` that `_masters` was made from
@@ -202,9 +204,23 @@ class Router:
         """It could not be connected to, or the connection broke."""
         self.stats.connections_failed += 1
         self._ejected[address] = self._clock() + EJECTED_S * (1 + self._chance.random())
+        self._slow.add(address)
 
     def reached(self, address: str) -> None:
         self._ejected.pop(address, None)
+        self._slow.discard(address)
+
+    def patience_s(self, address: str) -> float:
+        """With a new connection to it."""
+        limit = self.settings.connect_timeout_s
+        others = {*self.settings.hosts, *(each.address for each in self.table.online())}
+        is_alone = others <= {address, None}
+        return limit if is_alone or address in self._slow else min(limit, ONE_OF_MANY_S)
+
+    def is_missed(self, address: str) -> bool:
+        """Whether the cluster says that nobody is Online there."""
+        online = {each.address for each in self.table.online()}
+        return bool(online) and address not in online
 
     def is_good(self, address: str) -> bool:
         """Allowed, and not found dead a moment ago."""

@@ -81,7 +81,8 @@ class Service:
         core.table.connecting()
         core.stats.topology_connects += 1
         try:
-            wire: Wire = yield Open(address, self._params(), self._hear)
+            within_s = core.router.patience_s(address)
+            wire: Wire = yield Open(address, self._params(), self._hear, within_s)
         except CairnError as error:
             if self.version != "0.1" and "smart_connector" in error.message:
                 log.info("%s does not speak topology notices 0.2; asking for 0.1", address)

@@ -92,27 +92,8 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         if isinstance(partition, BucketPartition):
             yield from self._read_ranges(partition, want)
         elif partition.value == "global":
-            yield from self._read_anywhere(want)
+            yield from _from_anybody(self._options, self._sql(None), want)
         # Else no bucket can hold a matching row: Spark asks with one partition of None.
-
-    def _read_anywhere(self, want: Any) -> Iterator[Any]:
-        """Every instance has all rows: who does not answer before its first one is passed over."""
-        until = time.monotonic() + REPLAN_S
-        turn = 0
-        while True:
-            is_begun = False
-            try:
-                for batch in self._copy(
-                    self._sql(None), cluster.any_address(self._options.dsn, turn), want
-                ):
-                    is_begun = True
-                    yield batch
-                return
-            except CairnError as problem:
-                if is_begun or problem.sqlstate not in MOVED or time.monotonic() > until:
-                    raise
-            turn += 1
-            cluster.wait_for_news(self._options.dsn, 0.2)
 
     def _read_ranges(self, partition: BucketPartition, want: Any) -> Iterator[Any]:
         """What was moved before its first row is asked for again where it is now."""
@@ -124,7 +105,7 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
             try:
                 if not addresses:
                     raise Unreachable("the replicaset has no instance to read from")
-                for batch in self._copy(self._sql(ranges), addresses[0], want):
+                for batch in _batches(self._options, self._sql(ranges), addresses[0], want):
                     is_begun = True
                     yield batch
             except CairnError as problem:
@@ -150,15 +131,6 @@ class TableReader(DataSourceReader):  # type: ignore[misc]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         table = identifier(self._table.name)
         return f"COPY (SELECT {names} FROM {table}{where}) TO STDOUT (FORMAT arrow)"
-
-    def _copy(self, sql: str, address: str, want: Any) -> Iterator[Any]:
-        options = self._options
-        for data in cluster.copy_out(
-            options.dsn, address, sql, options.timeout_s, options.read_from
-        ):
-            for batch in pa.ipc.open_stream(pa.py_buffer(data)):
-                if batch.num_rows:
-                    yield as_wanted(batch, want)
 
 
 class PushingReader(TableReader):
@@ -188,24 +160,59 @@ class QueryReader(DataSourceReader):  # type: ignore[misc]
             yield from self._read()
 
     def _read(self) -> Iterator[Any]:
-        options, want = self._options, wanted_schema(self._schema)
-        sql = f"COPY ({options.query}) TO STDOUT (FORMAT arrow)"
-        address = cluster.any_address(options.dsn)
-        for data in cluster.copy_out(
-            options.dsn, address, sql, options.timeout_s, options.read_from
-        ):
-            for batch in pa.ipc.open_stream(pa.py_buffer(data)):
-                if batch.num_rows:
-                    yield as_wanted(batch, want)
+        sql = f"COPY ({self._options.query}) TO STDOUT (FORMAT arrow)"
+        yield from _from_anybody(self._options, sql, wanted_schema(self._schema))
 
 
 def query_schema(options: Options) -> Any:
     """The Arrow schema of a query's result, from its first message."""
     sql = f"COPY (SELECT * FROM ({options.query}) AS q LIMIT 0) TO STDOUT (FORMAT arrow)"
-    address = cluster.any_address(options.dsn)
-    for data in cluster.copy_out(options.dsn, address, sql, options.timeout_s):
-        return pa.ipc.open_stream(pa.py_buffer(data)).schema
+    for stream in _asked_of_anybody(options, sql, "master"):
+        return stream.schema
     raise Unreachable("the query was not answered")
+
+
+# --- what an instance answers ---------------------------------------------------------------------
+
+
+def _streams(options: Options, sql: str, address: str, read_from: str) -> Iterator[Any]:
+    for data in cluster.copy_out(options.dsn, address, sql, options.timeout_s, read_from):
+        yield pa.ipc.open_stream(pa.py_buffer(data))
+
+
+def _batches(options: Options, sql: str, address: str, want: Any) -> Iterator[Any]:
+    for stream in _streams(options, sql, address, options.read_from):
+        yield from _wanted(stream, want)
+
+
+def _from_anybody(options: Options, sql: str, want: Any) -> Iterator[Any]:
+    for stream in _asked_of_anybody(options, sql, options.read_from):
+        yield from _wanted(stream, want)
+
+
+def _wanted(stream: Any, want: Any) -> Iterator[Any]:
+    for batch in stream:
+        if batch.num_rows:
+            yield as_wanted(batch, want)
+
+
+def _asked_of_anybody(options: Options, sql: str, read_from: str) -> Iterator[Any]:
+    """What any instance can answer: who does not begin to is passed over."""
+    until = time.monotonic() + REPLAN_S
+    turn = 0
+    while True:
+        is_begun = False
+        try:
+            address = cluster.any_address(options.dsn, turn)
+            for stream in _streams(options, sql, address, read_from):
+                is_begun = True
+                yield stream
+            return
+        except CairnError as problem:
+            if is_begun or problem.sqlstate not in MOVED or time.monotonic() > until:
+                raise
+        turn += 1
+        cluster.wait_for_news(options.dsn, 0.2)
 
 
 # --- ranges ---------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from cairn.client.logic import flows
+from cairn.client.logic.effects import always
 from cairn.model.errors import CairnError, Unreachable
 from cairn.spark import cluster
 from cairn.spark.options import starting_position
@@ -102,7 +103,8 @@ class TopologyStream(CairnStream):
 
     def _ask(self, address: str, sql: str) -> list[Any]:
         with cluster.pool(self._options.dsn).wire(address) as wire:
-            result = wire.talk(flows.run_once(wire.pg, sql), self._options.timeout_s)
+            flow = flows.run_once(wire.pg, sql)
+            result = wire.talk(flow, self._options.timeout_s, None, always)
         return [tuple(row) for row in result.rows]
 
     def _events(self, first: Place, last: Place, limit: str, columns: str) -> list[Any]:
