@@ -24,8 +24,8 @@ from postgres import Postgres
 from sql_more import Demo
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.workloads.tpch import INDEXES, TABLES, Rows  # noqa: E402
-from tests.workloads.tpch_queries import QUERIES  # noqa: E402
+from tests.workloads.tpch import INDEXES, TABLES, Rows
+from tests.workloads.tpch_queries import QUERIES
 
 ROUNDS = int(os.environ.get("ROUNDS", "3"))
 SCALE = float(os.environ.get("SCALE", "0.02"))

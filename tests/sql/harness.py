@@ -212,7 +212,7 @@ class Cluster:
             for k, fragment in enumerate(plan.fragments):
                 parcels = [each.parcel(gathered[each.table]) for each in fragment.sent]
                 gathered.append([])
-                names = ", ".join(f"x{at}" for at in range(len(fragment.types)))
+                names = ", ".join(f"x{at} {of}" for at, of in enumerate(fragment.storage))
                 merge.execute(f"CREATE TEMP TABLE m{k} ({names})")
                 marks = ", ".join("?" * len(fragment.types))
                 if fragment.splits:
@@ -228,6 +228,10 @@ class Cluster:
                     gathered[-1] += rows
                     self.moved += len(rows) + sum(len(json.loads(text)) for text in sent)
                     merge.executemany(f"INSERT INTO m{k} VALUES ({marks})", rows)
+            for k, columns in plan.indexes:
+                shown = ", ".join(f"x{at}" for at in columns)
+                name = "_".join(map(str, columns))
+                merge.execute(f"CREATE INDEX temp.i{k}_{name} ON m{k} ({shown})")
             return merge.execute(plan.sql, plan.bind(values)).fetchall()
         finally:
             for k in range(len(plan.fragments)):

@@ -14,7 +14,7 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
 from cairn.model.tables.sequences import Numbering
 from cairn.model.types.enums import EnumType
-from cairn.model.types.values import ColumnType, Physical, from_physical
+from cairn.model.types.values import SQLITE_TYPES, ColumnType, Physical, from_physical
 from cairn.sql.change_plans import AclPlan as AclPlan
 from cairn.sql.change_plans import AlterSystemPlan as AlterSystemPlan
 from cairn.sql.change_plans import DdlPlan as DdlPlan
@@ -78,6 +78,10 @@ class Fragment:
     splits: tuple[Split, ...] = ()  # or it is done by parts, wherever their rows are dealt out to
     grouped: str = ""  # the same as `sql` for owners that can group by a hash
 
+    @property
+    def storage(self) -> list[str]:  # a sum of nothing but whole numbers is no REAL
+        return [SQLITE_TYPES.get(each, "").replace("REAL", "") for each in self.types]
+
     def bucket_set(self, params: Params) -> frozenset[int] | None:
         """Buckets to ask; None: all of the tier."""
         return None if self.buckets is None else self.buckets(params)
@@ -117,6 +121,7 @@ class ScatterRead:
     merged: Query | None = field(default=None, compare=False, repr=False)  # likewise
     meetings: tuple[Meeting, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
+    indexes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of table m<n>, these columns: no keys
 
     def meeting_at(self, fragment: int) -> Meeting | None:
         return next((each for each in self.meetings if each.stays == fragment), None)

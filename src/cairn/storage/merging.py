@@ -45,13 +45,21 @@ class Merger:
         with self._in_our_words():  # a limit of one step ends even this one
             self.connection.execute("BEGIN")
 
-    def table(self, width: int, rows: Sequence[Row]) -> None:
-        """The next table, and its first rows."""
-        columns = ", ".join(f"x{column}" for column in range(width))
+    def table(self, storage: Sequence[str], rows: Sequence[Row]) -> None:
+        """The next table, and its first rows. `storage`: what SQLite has in each column, or empty.
+        Where it is that of the cluster's tables, indexes of both can be used for a join."""
+        columns = ", ".join(f"x{at} {each}" for at, each in enumerate(storage))
         with self._in_our_words():
             self.connection.execute(f"CREATE TABLE m{len(self._widths)} ({columns})")
-        self._widths.append(width)
+        self._widths.append(len(storage))
         self.add(rows)
+
+    def index(self, table: int, columns: Sequence[int]) -> None:
+        """Of a table that has all of its rows."""
+        shown = ", ".join(f"x{at}" for at in columns)
+        name = "_".join(map(str, ("i", table, *columns)))
+        with self._in_our_words():
+            self.connection.execute(f"CREATE INDEX {name} ON m{table} ({shown})")
 
     def given(self, number: int, width: int, rows: Sequence[Row]) -> None:
         """Table g<number>, which no fragment has gathered."""

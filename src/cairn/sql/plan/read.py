@@ -62,6 +62,8 @@ from cairn.sql.plan.pieces import (
     with_buckets,
 )
 from cairn.sql.plan.point import read_anywhere, read_by_key
+from cairn.sql.plan.shaping.lookups import lookups
+from cairn.sql.plan.shaping.shape import shaped
 from cairn.sql.plans import Exchange, Fragment, Meeting, ReadPlan, ScatterRead, Step
 from cairn.sql.render.groups import grouped
 from cairn.sql.render.render import Renderer
@@ -114,7 +116,7 @@ class Gather:
         self.steps: list[Step] = []
 
     def plan(self, query: Query) -> ScatterRead:
-        query = self.take_steps(query)
+        query = shaped(self.take_steps(query), self.numbers.next_rel)
         plan = replace(self.over_gathered(query), steps=tuple(self.steps))
         meetings, exchanges = self._meetings(query, plan), self._exchanges(plan)
         return replace(plan, meetings=tuple(meetings), exchanges=tuple(exchanges))
@@ -128,7 +130,7 @@ class Gather:
             next((each for each in known if each.block == block), None) or self.fragment(block)
             for block in self.blocks
         )
-        return ScatterRead((), fragments, sql, slots.bind(), merged)
+        return ScatterRead((), fragments, sql, slots.bind(), merged, indexes=lookups(merged))
 
     def _meetings(self, query: Query, plan: ScatterRead) -> Iterator[Meeting]:
         """For each piece of FROM: the plan in which it stays, and the other rows go there."""

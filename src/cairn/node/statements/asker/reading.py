@@ -261,7 +261,9 @@ class Reads:
                     )
                 if more is None:
                     whole[at] = rows
-                await merge.table(len(fragment.types), rows, more, context)
+                await merge.table(fragment.storage, rows, more, context)
+            for table, columns in plan.indexes:
+                merge.index(table, columns)
             return await merge.answer(plan.sql, plan.bind(values))
         except BaseException:
             merge.close()

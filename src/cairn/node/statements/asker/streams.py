@@ -216,10 +216,10 @@ class Merge:
         self._work = [lambda merger: merger.begin(self._stopped, opcode_max, spill_max)]
 
     async def table(
-        self, width: int, rows: list[Row], more: Stream | None, context: Context
+        self, storage: Sequence[str], rows: list[Row], more: Stream | None, context: Context
     ) -> None:
         """The next table: rows that are here, and what is still to come."""
-        self._work.append(lambda merger: merger.table(width, rows))
+        self._work.append(lambda merger: merger.table(storage, rows))
         if more is None:
             return
         try:
@@ -227,6 +227,9 @@ class Merge:
                 await self._after(partial(_add, plain(part)))
         finally:
             more.close()
+
+    def index(self, table: int, columns: Sequence[int]) -> None:
+        self._work.append(lambda merger: merger.index(table, columns))
 
     async def start(
         self, sql: str, args: Sequence[Any], most: int = PIECE_BYTES, *, is_foreign: bool = False
