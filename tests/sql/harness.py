@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -37,10 +36,11 @@ from cairn.sql.functions.functions import register
 from cairn.sql.plans import Prepared
 from cairn.sql.render.constraints import translate
 from cairn.sql.render.render import Renderer
-from cairn.sql.render.sent import Parcel
+from cairn.sql.render.sent import Parcel, Sent
 from cairn.sql.render.slots import Slots, with_ranges
 from cairn.storage.files.reshaping import check_rows, reshape
 from cairn.storage.groups import Groups
+from cairn.storage.packed_twin import packed_rows
 from cairn.storage.readers import translated
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -223,10 +223,15 @@ class Cluster:
                     if any(not _reaches(each, bounds) for each in parcels):
                         continue
                     self.asked.append(at)
-                    sent = [each.text([bounds]) for each in parcels]
-                    rows = self._told(at, fragment, bounds, (*fragment.bind(values), *sent))
+                    sent = [each.of([bounds]) for each in parcels]
+                    rows = self._told(
+                        at, fragment, bounds, (*fragment.bind(values), *sent), parcels
+                    )
                     gathered[-1] += rows
-                    self.moved += len(rows) + sum(len(json.loads(text)) for text in sent)
+                    self.moved += len(rows) + sum(
+                        len(list(packed_rows(data, width_of(each))))
+                        for data, each in zip(sent, fragment.sent, strict=True)
+                    )
                     merge.executemany(f"INSERT INTO m{k} VALUES ({marks})", rows)
             for k, columns in plan.indexes:
                 shown = ", ".join(f"x{at}" for at in columns)
@@ -238,10 +243,17 @@ class Cluster:
                 merge.execute(f"DROP TABLE IF EXISTS temp.m{k}")
 
     def _told(
-        self, at: int, fragment: plans.Fragment, bounds: tuple[int, int], args: Sequence[Any]
+        self,
+        at: int,
+        fragment: plans.Fragment,
+        bounds: tuple[int, int],
+        args: Sequence[Any],
+        parcels: Sequence[Parcel] = (),
     ) -> list[Any]:
         """What an owner tells. Groups that C can make are those that SQLite makes."""
         sql, by_hash = fragment.with_ranges([bounds]), with_ranges(fragment.grouped, [bounds])
+        for parcel in parcels:
+            sql, by_hash = parcel.told(sql), parcel.told(by_hash)
         rows = self.nodes[at].execute(sql, args).fetchall()
         if not by_hash:
             return rows
@@ -482,6 +494,13 @@ class Cluster:
 def _ways(plan: plans.ScatterRead) -> Sequence[plans.Meeting | plans.Exchange]:
     """Other than to gather all: one fragment's rows stay, or some are dealt out."""
     return (*plan.meetings, *plan.exchanges)
+
+
+def width_of(sent: Sent) -> int:
+    """Columns of its packed rows."""
+    if sent.bucket is None and not sent.is_set:
+        return sent.width
+    return len(sent.columns) + (sent.bucket is not None)
 
 
 def _reaches(parcel: Parcel, bounds: tuple[int, int]) -> bool:

@@ -212,7 +212,7 @@ def sent_with(block: Select, gather: Gathering, catalog: Catalog) -> tuple[Sent,
         known = tuple(type_ for type_ in types if type_ is not None)
         if len(known) != len(types):
             raise NoMeeting
-        sent = Sent(index, places, known, own <= sets)
+        sent = Sent(index, places, known, len(gather.blocks[index].items), own <= sets)
         if (placed := gather.placed.get(index)) is not None:
             bucket = _bucket_of_row(catalog, placed)
             sent = replace(sent, bucket=bucket, narrows=placed.narrows)

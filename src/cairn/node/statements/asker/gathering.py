@@ -21,7 +21,7 @@ from cairn.node.statements.context import Context
 from cairn.sql import plans
 from cairn.sql.render.sent import Split
 from cairn.sql.render.slots import with_ranges
-from cairn.storage.files.pieces import Encoded, Row, Rows, too_many
+from cairn.storage.files.pieces import Encoded, Row, Rows, joined, plain, too_many
 
 Answer = tuple[list[Row], Stream | None]  # some rows, and where the rest comes from
 #: Asks a replicaset about its ranges, as one of so many.
@@ -45,7 +45,28 @@ class Gathering:
         sending: Sending | None = None,
         first: int = 0,
     ) -> Answer:
-        """The rows of one fragment. With a shape, whole pieces may come as the client's.
+        """The rows of one fragment. With a shape, whole pieces may come as the client's."""
+        rows, more = await self.packed(
+            *(fragment, params, tables, context, shape),
+            sending=sending,
+            first=first,
+            is_packed=False,
+        )
+        return plain(rows), more
+
+    async def packed(
+        self,
+        fragment: plans.Fragment,
+        params: Params,
+        tables: dict[int, int],
+        context: Context,
+        shape: RowShape | None = None,
+        *,
+        sending: Sending | None = None,
+        first: int = 0,
+        is_packed: bool = True,
+    ) -> tuple[Rows, Stream | None]:
+        """The same; rows may be packed, for whoever does not look at them.
 
         `first` bytes are asked of each owner at first, and not many more after them, as all may be
         for nothing; 0: a piece.
@@ -58,6 +79,7 @@ class Gathering:
         if context.stage is not None:
             context.stage.sends = len(fragment.sent)
         request = self._request(fragment, params, tables, context)
+        as_sent = (lambda sql: sql) if sending is None else sending.told
 
         def ask(replicaset: str, ranges: Ranges, count: int) -> Coroutine[Any, Any, Told]:
             later = piece_bytes(count)
@@ -66,25 +88,26 @@ class Gathering:
             piece = min(first or later, later)
             asked = msgspec.structs.replace(
                 request,
-                sql=fragment.with_ranges(list(ranges)),
-                grouped=with_ranges(fragment.grouped, list(ranges)),
+                sql=as_sent(fragment.with_ranges(list(ranges))),
+                grouped=as_sent(with_ranges(fragment.grouped, list(ranges))),
                 args=request.args if sending is None else (*request.args, *sending.args(ranges)),
                 ranges=ranges,
                 piece_bytes=piece,
                 shape=shape,
                 later_bytes=later if piece < later else 0,
+                is_packed=is_packed,
             )
             return self._asking.open_at(replicaset, asked, context)
 
         narrowed = None if sending is None else sending.narrowed
         answers = await self._from_all(fragment, params, tables, context, ask, narrowed)
-        rows: list[Row] = []
+        rows: Rows = []
         encoded: list[Rows] = []
         for told, _ in answers:
             if isinstance(told, Encoded):
                 encoded.append(told)
             else:
-                rows = rows + told if rows else told
+                rows = joined(rows, told)
         parts = [part for _, part in answers if part is not None]
         if not parts and not encoded:
             return rows, None

@@ -32,7 +32,7 @@ from cairn.node.statements.asker.streams import (
 from cairn.node.statements.context import OFF, Context
 from cairn.node.statements.owner.encoding import rows_encoder
 from cairn.sql import plans
-from cairn.storage.files.pieces import PIECE_BYTES, Row, plain
+from cairn.storage.files.pieces import PIECE_BYTES, Row, Rows, plain
 
 #: A merge that would only hand the gathered rows through.
 PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM m0 AS \1")
@@ -202,7 +202,7 @@ class Reads:
         for fragment in (each for at, each in enumerate(plan.fragments) if at not in apart):
             begun.keep(
                 fragment,
-                *await self._gathering.gather(fragment, values, tables, context, first=FIRST_BYTES),
+                *await self._gathering.packed(fragment, values, tables, context, first=FIRST_BYTES),
             )
         while (behind := begun.behind(least=1 if exchange else 2)) is not None:
             await behind.go_on(context)
@@ -245,10 +245,10 @@ class Reads:
         spill_max = int(self.owners.state.setting("sql_spill_max_bytes", limits.SPILL_BYTES))
         merge.begin(context.opcode_max, spill_max)
         apart = dealt_out(plan)
-        whole: dict[int, list[Row]] = {}
+        whole: dict[int, Rows] = {}
         try:
             for at, fragment in enumerate(plan.fragments):
-                rows: list[Row] = []
+                rows: Rows = []
                 more: Stream | None = None
                 if fragment.splits:
                     rows, more = await self._exchange.gather(
@@ -256,7 +256,7 @@ class Reads:
                     )
                 elif at not in apart:
                     sending = begun.sending if fragment.sent else None
-                    rows, more = begun.take(fragment) or await self._gathering.gather(
+                    rows, more = begun.take(fragment) or await self._gathering.packed(
                         fragment, values, tables, context, sending=sending
                     )
                 if more is None:
