@@ -77,6 +77,7 @@ class Fragment:
     sent: tuple[Sent, ...] = ()  # its last values: rows of fragments that were gathered before
     splits: tuple[Split, ...] = ()  # or it is done by parts, wherever their rows are dealt out to
     grouped: str = ""  # the same as `sql` for owners that can group by a hash
+    is_narrow: bool = False  # a column is compared with a value: it may well give few rows
 
     @property
     def storage(self) -> list[str]:  # a sum of nothing but whole numbers is no REAL

@@ -185,8 +185,8 @@ class Gather:
 
     def fragment(self, block: Select) -> Fragment:
         slots = Slots()
-        renderer, own = Renderer(slots, marks=True), linked(block)
-        sql, by_hash = renderer.query(own), grouped(own, renderer) if _is_merged(block) else ""
+        renderer, tied = Renderer(slots, marks=True), linked(block)
+        sql, by_hash = renderer.query(tied), grouped(tied, renderer) if _is_merged(block) else ""
         scans = scans_in(block)
         tier = check_one_tier(scans)
         assert tier is not None
@@ -197,9 +197,8 @@ class Gather:
         if sent:
             clauses = ", ".join(each.clause(slots.count + n) for n, each in enumerate(sent, 1))
             sql, by_hash = f"WITH {clauses} {sql}", by_hash and f"WITH {clauses} {by_hash}"
-        return Fragment(
-            sql, slots.bind(), types, tier, tables, buckets, block, sent, grouped=by_hash
-        )
+        own = (sql, slots.bind(), types, tier, tables, buckets, block, sent)
+        return Fragment(*own, grouped=by_hash, is_narrow=_is_narrow(block))
 
     # --- sub-queries that are values ---
 
@@ -403,6 +402,16 @@ class Gather:
         if found is None:
             raise NoMeeting
         return found
+
+
+def _is_narrow(block: Select) -> bool:
+    return any(
+        isinstance(part, Call)
+        and part.name in ("=", "in", "any_of")
+        and any(isinstance(arg, Col) for arg in part.args)
+        and any(isinstance(arg, (Const, Param)) for arg in part.args)
+        for part in conjuncts(block.where)
+    )
 
 
 def _is_merged(block: Select) -> bool:

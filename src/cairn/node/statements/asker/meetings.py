@@ -90,6 +90,12 @@ class Begun:
         found = min(left, key=lambda each: each.size)
         return found if found.size <= SENT_BYTES else None
 
+    def are_few(self) -> bool:
+        """Whether all that has begun is here whole, and hardly more than a request has room for."""
+        coming = self._coming.values()
+        is_whole = bool(coming) and all(each.more is None for each in coming)
+        return is_whole and sum(size_of(each.rows) for each in coming) <= FIRST_BYTES
+
     def take(self, fragment: plans.Fragment) -> tuple[Rows, Stream | None] | None:
         found = self._coming.pop(id(fragment), None)
         return None if found is None else (found.rows, found.more)

@@ -199,7 +199,14 @@ class Reads:
         are to be dealt out."""
         exchange = self._exchange.foreseen(plan, values, context)
         apart = frozenset() if exchange is None else exchange.apart
-        for fragment in (each for at, each in enumerate(plan.fragments) if at not in apart):
+        every = [at for at in range(len(plan.fragments)) if at not in apart]
+        order = sorted(every, key=lambda at: not plan.fragments[at].is_narrow)
+        for at in order:
+            if at == order[-1] and begun.are_few() and plan.meeting_at(at) is not None:
+                found = await self._meet(plan, frozenset((at,)), context, begun)
+                if found is not None:
+                    return found
+            fragment = plan.fragments[at]
             begun.keep(
                 fragment,
                 *await self._gathering.packed(fragment, values, tables, context, first=FIRST_BYTES),
