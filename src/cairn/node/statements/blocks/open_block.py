@@ -26,6 +26,7 @@ import msgspec
 from cairn.model.errors import (
     BlockConflict,
     BlockLeaves,
+    CairnError,
     LimitExceeded,
     NumbersNeeded,
     PlanOutdated,
@@ -45,6 +46,7 @@ from cairn.storage.files.pieces import Row
 _READS = (plans.PointRead, plans.ScatterRead)
 _BLOCK_WRITES = (*plans.ROW_WRITES, plans.Returning, plans.BlockPlan)
 COPIES = 2  # of a statement's bytes: as values, and with what it was told
+_OF_VALUES = ("21", "22", "23")  # errors that values make
 READ_BYTES = 300  # that a read keeps beside its parameters
 _SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPlan)
 
@@ -330,8 +332,10 @@ class OpenBlock:
         block = [*self._before(listed), listed]
         try:
             answer = await self._sent(block, context, is_commit=False, like=first)
-        except BaseException:
+        except BaseException as problem:
             self._keep(-listed.size * COPIES)
+            if isinstance(problem, CairnError) and problem.sqlstate.startswith(_OF_VALUES):
+                await self._check_holds(context)
             raise
         told = _told(listed, answer.digest, answer.tape)
         self._list.append(told)
@@ -413,14 +417,23 @@ class OpenBlock:
 
     async def commit(self, context: Context) -> None:
         """All of it at once, if all that was told still holds."""
-        if not self.has_work:
-            return
-        context = msgspec.structs.replace(context, now=self.now)
+        if self.has_work:
+            context = msgspec.structs.replace(context, now=self.now)
+            block = self._whole()
+            await self._sent(block, context, is_commit=self.has_written, like=self._list)
+
+    async def _check_holds(self, context: Context) -> None:
+        """Before an error is told that may come from what the block was told before: where that
+        does not hold any more, the client is to begin anew, and not to believe the error."""
+        if self.has_written:
+            await self._sent(self._whole(), context, is_commit=False, like=self._list)
+
+    def _whole(self) -> list[Listed]:
+        """All that was told and has to hold."""
         reads = self._listed_reads()
         first = len(reads) if self._strict_from is None else self._strict_from
         early = self._of_the_same_owner(reads[:first]) if self.has_written else []
-        block = [*early, *reads[first:], *self._list]
-        await self._sent(block, context, is_commit=self.has_written, like=self._list)
+        return [*early, *reads[first:], *self._list]
 
     async def _sent(
         self, block: Sequence[Listed], context: Context, *, is_commit: bool, like: Sequence[Listed]
