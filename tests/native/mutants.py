@@ -21,11 +21,41 @@ TIMES, LIKES, TWINS = "native/times.c", "native/likes.c", "tests/native/test_twi
 SHOWN, TOLD = "native/shown.c", "native/packed_messages.c"
 TELLING = "tests/native/test_packed_messages.py"
 GROUPS, OF_GROUPS = "native/groups.c", "tests/native/test_groups.py"
+TEXTS = "native/texts.c"
+JSON, OF_JSON = "native/json.c", "tests/native/test_json.py"
 OF_PIECES = "tests/native/test_packed_pieces.py"
 SUMS, STREAMS = "tests/native/test_functions.py", "tests/native/test_columns.py"
 
 #: (rule, name, file, old, new, test)
 OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
+    (
+        *("C", "C: JSON: a name that stands twice is told twice", JSON),
+        *("if (is_same(names[other], name))", "if (0)"),
+        OF_JSON,
+    ),
+    (
+        *("C", "C: JSON: an escape is told as it is written", JSON),
+        *("if (*at == '\\\\' || *at < 0x20", "if (*at < 0x20"),
+        OF_JSON,
+    ),
+    (
+        *("C", "C: JSON: what stands behind the value does not matter", JSON),
+        *(
+            "return at + 1 == reader->end;\n        if (*at++ != ',')",
+            "return 1;\n        if (*at++ != ',')",
+        ),
+        OF_JSON,
+    ),
+    (
+        *("C", "C: JSON: a number may begin with zeros", JSON),
+        *("(*digits == '0' && (end - digits > 1 || is_negative))", "0"),
+        OF_JSON,
+    ),
+    (
+        *("C", "C: JSON: the part behind the last mark is none", TEXTS),
+        *("place > 1 ? 0 :", "place > 0 && found == end ? 0 :"),
+        OF_JSON,
+    ),
     (
         *("C", "C: the last rows of a piece are lost", PIECES),
         *("cursor->is_over = !cursor->out.rows;", "cursor->is_over = !cursor->from;"),
