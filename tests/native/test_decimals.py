@@ -18,7 +18,7 @@ from cairn.native.library import library
 from cairn.native.loading import FUNCTIONS, load
 from cairn.sql.functions.functions import SCALARS, register
 from cairn.sql.functions.numbers import DecimalSum, KeepingSum
-from cairn.storage.readers import translated
+from cairn.storage.sqlite_errors import translated
 
 pytestmark = pytest.mark.skipif(library() is None, reason="there was no compiler")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import apsw
@@ -145,7 +146,30 @@ def test_a_read_given_up_half_way_leaves_no_cursor_open(
     assert reader.quick(ALL, ()) is None
     monkeypatch.setattr(readers, "QUICK_S", 10.0)
     site.insert(1_000)
-    assert (1_000,) in (reader.quick(ALL, ()) or [])
+    assert (1_000,) in (reader.at_once(ALL, ()) or [])
+
+
+@pytest.mark.parametrize("read", ["quick", "quick_piece", "quick_rows"])
+def test_what_was_begun_in_vain_on_the_event_loop_is_not_tried_there_at_once_again(
+    read: str, reader: RowReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt keeps everybody else waiting for some milliseconds."""
+    more = () if read == "quick" else (10_000,)
+    ask = partial(getattr(reader, read), ALL, (), *more)
+    monkeypatch.setattr(readers, "LOOK_EVERY", 50)
+    monkeypatch.setattr(readers, "QUICK_S", -1.0)
+    assert ask() is None
+    monkeypatch.setattr(readers, "QUICK_S", 10.0)
+    tried, given = reader.count, 0
+    while ask() is None:
+        given += 1
+    assert (given, reader.count - tried) == (readers.LONG_FOR, 1)
+
+
+def test_an_answer_of_too_many_rows_is_left_to_a_thread(reader: RowReader) -> None:
+    assert len(reader.quick_rows(ALL, (), 200) or []) == 200
+    assert reader.quick_rows(ALL, (), 199) is None
+    assert reader.connection.in_transaction is False
 
 
 def test_a_scan_stopped_at_its_limit_leaves_no_cursor_open(

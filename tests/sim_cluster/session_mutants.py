@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-EXECUTOR = "node/statements/executor.py"
+AT_ONCE = "node/statements/at_once.py"
 EXCHANGE = "node/statements/asker/exchange.py"
 READS, SPLITS = "node/statements/owner/reads.py", "node/statements/owner/splits.py"
 DEALT, OUT = "storage/files/dealt.py", "storage/data_db/moving_out.py"
@@ -20,16 +20,22 @@ JOINS = "tests/sim_cluster/test_joins.py::test_"
 #: (rule, name, file, old, new, test)
 OF_SESSIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
-        *("9", "sessions: a lane asks no guard", EXECUTOR),
+        *("9", "sessions: a lane asks no guard", AT_ONCE),
         "found = reads.quick_read(at, statement.sharded, reads.reader.answer, read)",
         "found = reads.reader.answer(read)",
         LANES + "[readers]",
     ),
     (
         *("5", "sessions: a quick read takes any bucket for its own", READS),
-        "        if not fence.owns(bucket):\n            return None\n        have",
-        "        have",
+        "fence.owns(where) if type(where) is int",
+        "True if type(where) is int",
         LANES + "[moves]",
+    ),
+    (
+        *("5", "sessions: a quick read of several buckets takes any for its own", READS),
+        "else fence.owns_all(where)",
+        "else True",
+        "tests/node/test_quick_reads.py",
     ),
     (
         *("14", "sessions: a schema change is over before the others have heard of it", CHANGES),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cairn.node.statements.executor import Executor
+from cairn.node.statements.at_once import AtOnce
 from cairn.sim.cluster.loads.wire_registers import check_ways
 from cairn.sim.cluster.session_trials import LANE_KINDS, LaneTrial
 from tests.sim_cluster.test_registers import silence  # noqa: F401
@@ -53,10 +53,10 @@ def test_every_kind_of_blow_against_sessions(kind: str) -> None:
 
 
 def a_lane_that(skips: str) -> Callable[..., Any]:
-    """`Executor.answer` with a guard of its own, which forgets one question."""
+    """`AtOnce.answer` with a guard of its own, which forgets one question."""
 
-    def answer(self: Executor, statement: Any, context: Any, bucket: int, read: Any) -> Any:
-        reads = self.execution.reads
+    def answer(self: AtOnce, statement: Any, context: Any, bucket: int, read: Any) -> Any:
+        reads = self._execution.reads
         fence = reads.data.fence
         is_right = {
             "lease": reads._lease.is_held(fence.epoch),
@@ -66,7 +66,7 @@ def a_lane_that(skips: str) -> Callable[..., Any]:
         if not all(is_right[each] for each in is_right if each != skips):
             return None
         found = reads.reader.answer(read)
-        self.reads.owners.compiled += found is not None
+        self._owners.compiled += found is not None
         return found
 
     return answer
@@ -74,12 +74,12 @@ def a_lane_that(skips: str) -> Callable[..., Any]:
 
 @pytest.mark.parametrize(("skips", "kind"), [("lease", "readers"), ("owner", "moves")])
 def test_a_lane_that_skips_a_question_is_found(monkeypatch: Patch, skips: str, kind: str) -> None:
-    monkeypatch.setattr(Executor, "answer", a_lane_that(skips))
+    monkeypatch.setattr(AtOnce, "answer", a_lane_that(skips))
     found = failure(kind)
     assert found is not None and "no order explains it" in found
 
 
 @pytest.mark.slow
 def test_a_lane_that_asks_all_of_them_is_fine(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(Executor, "answer", a_lane_that("nothing"))
+    monkeypatch.setattr(AtOnce, "answer", a_lane_that("nothing"))
     assert failure("readers") is None

@@ -41,7 +41,7 @@ from cairn.sql.render.slots import Slots, with_ranges
 from cairn.storage.files.reshaping import check_rows, reshape
 from cairn.storage.groups import Groups
 from cairn.storage.packed_twin import packed_rows
-from cairn.storage.readers import translated
+from cairn.storage.sqlite_errors import translated
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 LATE = {
@@ -205,7 +205,10 @@ class Cluster:
             return self.nodes[at].execute(plan.sql, plan.bind(values)).fetchall()
         self._steps(plan.steps, values)
         if (ways := _ways(plan)) and self.way is not None:
-            plan = ways[self.way % len(ways)].plan
+            chosen = ways[self.way % len(ways)]
+            if chosen is plan.alone:
+                return self._alone(chosen.fragments[0], values)
+            plan = chosen
         merge = self.nodes[0]
         gathered: list[list[Any]] = []
         try:
@@ -224,9 +227,7 @@ class Cluster:
                         continue
                     self.asked.append(at)
                     sent = [each.of([bounds]) for each in parcels]
-                    rows = self._told(
-                        at, fragment, bounds, (*fragment.bind(values), *sent), parcels
-                    )
+                    rows = self._told(at, fragment, bounds, values, sent, parcels)
                     gathered[-1] += rows
                     self.moved += len(rows) + sum(
                         len(list(packed_rows(data, width_of(each))))
@@ -242,16 +243,24 @@ class Cluster:
             for k in range(len(plan.fragments)):
                 merge.execute(f"DROP TABLE IF EXISTS temp.m{k}")
 
+    def _alone(self, whole: plans.Fragment, values: list[Any]) -> list[Any]:
+        """By one that has all rows, of the buckets that it is asked for."""
+        needed = whole.bucket_set(values)
+        ranges = [(1, self.ranges[-1][1])] if needed is None else [(b, b) for b in sorted(needed)]
+        return self.oracle_node.execute(*whole.asked(values, tuple(ranges))).fetchall()
+
     def _told(
         self,
         at: int,
         fragment: plans.Fragment,
         bounds: tuple[int, int],
-        args: Sequence[Any],
+        values: list[Any],
+        sent: list[bytes],
         parcels: Sequence[Parcel] = (),
     ) -> list[Any]:
         """What an owner tells. Groups that C can make are those that SQLite makes."""
-        sql, by_hash = fragment.with_ranges([bounds]), with_ranges(fragment.grouped, [bounds])
+        sql, given = fragment.asked(values, [bounds])
+        args, by_hash = (*given, *sent), with_ranges(fragment.grouped, [bounds])
         for parcel in parcels:
             sql, by_hash = parcel.told(sql), parcel.told(by_hash)
         rows = self.nodes[at].execute(sql, args).fetchall()
@@ -491,9 +500,10 @@ class Cluster:
                 node.execute(f"INSERT INTO {table.physical_name} VALUES ({marks})", physical)
 
 
-def _ways(plan: plans.ScatterRead) -> Sequence[plans.Meeting | plans.Exchange]:
-    """Other than to gather all: one fragment's rows stay, or some are dealt out."""
-    return (*plan.meetings, *plan.exchanges)
+def _ways(plan: plans.ScatterRead) -> list[plans.ScatterRead]:
+    """Other than to gather all: one fragment's rows stay, some are dealt out, or one has all."""
+    found = [each.plan for each in (*plan.meetings, *plan.exchanges)]
+    return found if plan.alone is None else [*found, plan.alone]
 
 
 def width_of(sent: Sent) -> int:

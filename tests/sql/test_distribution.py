@@ -70,7 +70,7 @@ def test_thousands_of_buckets_are_asked_without_a_chain_of_ors() -> None:
 
     mark = "SELECT 1 FROM t1 AS r1 WHERE /*buckets:r1*/"
     neighbours = with_ranges(mark, [(at, at) for at in range(1, 1501)])
-    assert neighbours == "SELECT 1 FROM t1 AS r1 WHERE (r1.bucket_id BETWEEN 1 AND 1500)"
+    assert neighbours == "SELECT 1 FROM t1 AS r1 WHERE (likely(r1.bucket_id BETWEEN 1 AND 1500))"
     scattered = with_ranges(mark, [(at, at) for at in range(1, 3000, 2)])
     assert " OR " not in scattered
     assert scattered.count(",") == 1499
@@ -120,3 +120,71 @@ def test_a_window_that_looks_like_an_aggregate_is_none(cluster: Cluster) -> None
     (fragment,) = prepare(text, cluster.catalog, user_id=1).plan.fragments
     assert "OVER" not in fragment.sql
     assert "GROUP BY" in fragment.sql
+
+
+#: What an owner is asked, and the index that it finds the rows by.
+BY_INDEX = {
+    "SELECT id FROM item WHERE n < 5": "i1024_1",
+    "SELECT id FROM item WHERE n > 5 ORDER BY n LIMIT 5": "i1024_1",
+    "SELECT * FROM item ORDER BY n DESC LIMIT 5": "i1024_1",
+    "SELECT min(n), max(id) FROM item WHERE n > 3": "i1024_1",
+    "SELECT * FROM item WHERE id > 7 ORDER BY id LIMIT 5": "i1024_2",
+    "SELECT count(*) FROM item WHERE n BETWEEN 2 AND 4": "i1024_1",
+    "UPDATE item SET s = 'x' WHERE n < 5": "i1024_1",
+    "DELETE FROM item WHERE n < 5": "i1024_1",
+}
+
+
+@pytest.mark.parametrize("ranges", [[(1, 3000)], [(1, 900), (1000, 1000), (1200, 2400)]], ids=str)
+@pytest.mark.parametrize("text", BY_INDEX)
+def test_an_owner_of_many_buckets_finds_rows_by_an_index(
+    text: str, ranges: list[tuple[int, int]]
+) -> None:
+    """Its buckets are a range of the primary key, which must not seem to be the narrowest one."""
+    cluster = Cluster()
+    cluster.run("CREATE TABLE item (id INT PRIMARY KEY, n INT, s TEXT)")
+    cluster.run("CREATE INDEX item_n ON item (n)")
+    cluster.run("CREATE INDEX item_id ON item (id)")
+    plan: Any = prepare(text, cluster.catalog, user_id=1).plan
+    fragments = [plan.fragment] if hasattr(plan, "fragment") else plan.fragments
+    if getattr(plan, "alone", None) is not None:
+        fragments = [*fragments, *plan.alone.fragments]
+    for fragment in fragments:
+        asked = f"EXPLAIN QUERY PLAN {fragment.with_ranges(ranges)}"
+        steps = [row[3] for row in cluster.nodes[0].execute(asked, fragment.bind(()))]
+        assert any(f"INDEX {BY_INDEX[text]}" in step for step in steps), steps
+
+
+LISTED = {
+    "SELECT id, n FROM item WHERE id IN (1, 3, 3, 99, NULL)": [(1, 10), (3, 30)],
+    "SELECT id, n FROM item WHERE id = ANY('{2,4}'::int[]) AND n > 20": [(4, 40)],
+    "SELECT id, n FROM item WHERE id IN (1, 2) ORDER BY n DESC LIMIT 1": [(2, 20)],
+    "SELECT sum(n) FROM item WHERE id IN (1, 2) HAVING count(*) = 2": [(30,)],
+}
+
+
+@pytest.mark.parametrize("text", LISTED)
+def test_keys_that_are_listed_are_looked_for_in_their_own_buckets_only(text: str) -> None:
+    """A list of buckets beside a list of keys would be all combinations of the two."""
+    cluster = Cluster()
+    cluster.run("CREATE TABLE item (id INT PRIMARY KEY, n INT)")
+    cluster.run("INSERT INTO item VALUES (1, 10), (2, 20), (3, 30), (4, 40)")
+    cluster._mirror()
+    assert sorted(cluster.run(text)) == LISTED[text]
+    cluster.way = 0
+    assert sorted(cluster.run(text)) == LISTED[text]
+    plan: Any = prepare(text, cluster.catalog, user_id=1).plan
+    for fragment in (*plan.fragments, *plan.alone.fragments):
+        sql, _ = fragment.asked((), [(1, 30)])
+        assert "(r1.bucket_id, r1.c0) IN (VALUES (?1, ?2), (" in sql
+
+
+def test_keys_of_buckets_that_somebody_else_has_are_not_asked_for() -> None:
+    cluster = Cluster()
+    cluster.run("CREATE TABLE item (id INT PRIMARY KEY)")
+    plan: Any = prepare("SELECT id FROM item WHERE id IN (1, 2, 3, 4, 5)", cluster.catalog).plan
+    [fragment] = plan.fragments
+    listed = fragment.keys.rows(())
+    here = [row for row in listed if 5 <= row[0] <= 9 or row[0] == 20]
+    assert 0 < len(here) < 5, listed
+    assert fragment.asked((), [(5, 9), (20, 20)])[1] == tuple(v for row in here for v in row)

@@ -15,7 +15,8 @@ from cairn.storage.data_db.log_tables import PUT_BASE, PUT_RECORD, open_log, pla
 from cairn.storage.data_db.row_log import LogReader
 from cairn.storage.files.sqlite import check_file, open_writer
 from cairn.storage.files.writer import Job, WriterThread
-from cairn.storage.readers import RowReader, translated
+from cairn.storage.readers import RowReader
+from cairn.storage.sqlite_errors import translated
 from tests.storage.rot import flip, flip_page
 
 ROWS = 3000

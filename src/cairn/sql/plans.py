@@ -21,7 +21,8 @@ from cairn.sql.change_plans import DdlPlan as DdlPlan
 from cairn.sql.change_plans import OutColumn as OutColumn
 from cairn.sql.change_plans import RoutinePlan as RoutinePlan
 from cairn.sql.render.sent import Sent, Split
-from cairn.sql.render.slots import Bind, Params, Ranges, with_ranges
+from cairn.sql.render.slots import Bind, Keys, Params, Ranges, with_ranges
+from cairn.sql.render.slots import Places as Places
 from cairn.sql.session_plans import INSIDE as INSIDE
 from cairn.sql.session_plans import AskedSetting as AskedSetting
 from cairn.sql.session_plans import AttemptPlan as AttemptPlan
@@ -39,16 +40,6 @@ Row = tuple[Physical, ...]
 Right = tuple[str, str, int, str]  # privilege, object type, object id, name
 Rows = Sequence[Row]
 ReadLocal = Callable[[str, tuple[Physical, ...]], list[Row]]
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where the bindings of a statement come from, when each is a parameter or the bucket."""
-
-    bindings: tuple[int, ...]  # numbers of parameters; 0: the bucket
-    types: dict[int, ColumnType]  # of those parameters
-    key: tuple[int, ...] = ()  # parameters that make the bucket
-    bucket_count: int = 0
 
 
 @dataclass(frozen=True)
@@ -77,6 +68,7 @@ class Fragment:
     sent: tuple[Sent, ...] = ()  # its last values: rows of fragments that were gathered before
     splits: tuple[Split, ...] = ()  # or it is done by parts, wherever their rows are dealt out to
     grouped: str = ""  # the same as `sql` for owners that can group by a hash
+    keys: Keys | None = None  # that it lists, if it reads one table by them
     is_narrow: bool = False  # a column is compared with a value: it may well give few rows
 
     @property
@@ -90,6 +82,14 @@ class Fragment:
     def with_ranges(self, ranges: Ranges | None) -> str:
         """The text for one replicaset. None: no condition on buckets at all."""
         return with_ranges(self.sql, ranges)
+
+    def asked(
+        self, params: Params, ranges: Sequence[tuple[int, int]]
+    ) -> tuple[str, tuple[Physical, ...]]:
+        """The text for one replicaset, and its values."""
+        args = self.bind(params)
+        listed = self.keys and self.keys.asked(self.sql, args, params, ranges)
+        return listed or (self.with_ranges(list(ranges)), args)
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,7 @@ class ScatterRead:
     merged: Query | None = field(default=None, compare=False, repr=False)  # likewise
     meetings: tuple[Meeting, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
+    alone: ScatterRead | None = None  # the same as one fragment, if one replicaset has all rows
     indexes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of table m<n>, these columns: no keys
 
     def meeting_at(self, fragment: int) -> Meeting | None:
@@ -131,8 +132,7 @@ class ScatterRead:
 @dataclass(frozen=True)
 class Meeting:
     """Another way to the same answer: one fragment's rows stay where they are, and those of the
-    others go there. `plan` has the same fragments, and one more in the place of that one.
-    """
+    others go there. `plan` has the same fragments, and one more in the place of that one."""
 
     stays: int
     plan: ScatterRead

@@ -13,7 +13,8 @@ import apsw
 from cairn.native.loading import FUNCTIONS, PACKED_ROWS, load
 from cairn.storage.files.pieces import Encode, Packed, Piece, Pieces, Row, Rows, plain
 from cairn.storage.files.spill import OPEN_EMPTY, SpillFiles, native
-from cairn.storage.readers import Cancelled, Register, Steps, attach, only_reading, translated
+from cairn.storage.readers import Cancelled, Register, Steps, attach, only_reading
+from cairn.storage.sqlite_errors import translated
 
 WIDTH_MOST = 256  # columns that `packed_rows` has
 CACHE_KIB = 16_000  # of the gathered rows, and again of a sort: the rest goes to files

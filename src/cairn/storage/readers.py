@@ -10,7 +10,6 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from sys import getsizeof
@@ -23,22 +22,19 @@ import apsw
 from cairn.model import stops
 from cairn.model.errors import (
     CairnError,
-    DivisionByZero,
     LimitExceeded,
-    OutOfRange,
     QueryCanceled,
 )
 from cairn.model.settings import limits
-from cairn.model.unexpected import of_value
 from cairn.native.loading import POINTS, load
 from cairn.native.point_reads import Answers, Layout, PointRead
 from cairn.native.points import GivenUp
 from cairn.storage.data_db.shapes import TooLongHere
-from cairn.storage.files.checksums import is_damage, page_damaged
 from cairn.storage.files.pieces import Encode, PackedPieces, Piece, Pieces, Row, too_many
 from cairn.storage.files.spill import OPEN_EMPTY, SpillFiles, native
 from cairn.storage.files.writer import Disk
 from cairn.storage.groups import Groups
+from cairn.storage.sqlite_errors import translated
 
 T = TypeVar("T")
 Register = Callable[[apsw.Connection], None]
@@ -49,6 +45,8 @@ TAKEN_ROWS = 1_000  # between two looks at their size
 QUICK_TEXT = 16_384  # characters that SQLite understands in a moment
 POINT_READS_MOST = 1_000  # statements that a reader has in C
 NOTED = 5_000  # statements that a reader remembers
+LONG_FOR = 63  # times that a statement goes to a thread at once after it took long here
+_ALWAYS = LONG_FOR + 1
 LOOK_EVERY = 2_000  # steps of SQLite's machine between two looks at the clock
 
 
@@ -99,7 +97,7 @@ class RowReader:
     ) -> None:
         self._answer_bytes = answer_bytes
         self._heavy_words = [f"{name}(" for name in heavy]
-        self._heavy: dict[str, bool] = {}  # statements seen, and whether they are
+        self._heavy: dict[str, int] = {}  # statements seen, and for how many times they are
         self._spill_max, self._spill, self._rows = spill_max, None, "main"
         flags, path, way = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI, str(data), None
         if spill_max is not None:
@@ -137,11 +135,16 @@ class RowReader:
 
     def quick(self, sql: str, args: Sequence[Any]) -> list[Row] | None:
         """All rows, or None when it would take too long for the event loop."""
-        is_heavy = self._heavy.get(sql)  # as in `_may_be_quick`: every point read comes here
-        if is_heavy is None:
-            is_heavy = self._note(sql)
-        if is_heavy:
+        heavy = self._heavy.get(sql)  # as in `_may_be_quick`: every point read comes here
+        if (heavy is None or heavy) and self._is_heavy(sql):
             return None
+        found = self.at_once(sql, args)
+        if found is None:
+            self._was_long(sql)
+        return found
+
+    def at_once(self, sql: str, args: Sequence[Any]) -> list[Row] | None:
+        """The same, however long it took before."""
         self._begin_quickly()
         try:
             return self.connection.execute(sql, args).fetchall()
@@ -150,6 +153,31 @@ class RowReader:
         except Exception as problem:
             self._leave()
             raise translated(problem) from None
+
+    def quick_rows(self, sql: str, args: Sequence[Any], most: int) -> list[Row] | None:
+        """The same for a statement that may have many rows; None also if there are over `most`."""
+        if self._is_heavy(sql):
+            return None
+        self._begin_quickly()
+        cursor: apsw.Cursor | None = None
+        try:
+            cursor = self.connection.execute(sql, args)
+            found = list(islice(cursor, most + 1))
+        except (apsw.InterruptError, apsw.TooBigError):
+            found = []
+            is_long = True
+        except Exception as problem:
+            self._leave()
+            raise translated(problem) from None
+        else:
+            is_long = len(found) > most
+        finally:
+            if cursor is not None:
+                cursor.close(True)
+        if is_long:
+            self._was_long(sql)
+            return None
+        return found
 
     def _begin_quickly(self) -> None:
         if not self._is_quick:
@@ -229,25 +257,40 @@ class RowReader:
             cursor = self.connection.execute(sql, args)
             piece = Pieces(cursor).take(most)
         except (apsw.InterruptError, apsw.TooBigError):
+            self._was_long(sql)
             return None
         except Exception as problem:
             raise translated(problem) from None
         finally:
             if cursor is not None:
                 cursor.close(True)
-        return piece if piece.is_last else None
+        if not piece.is_last:
+            self._was_long(sql)
+            return None
+        return piece
 
     def _may_be_quick(self, sql: str) -> bool:
-        is_heavy = self._heavy.get(sql)
-        if is_heavy is None:
-            is_heavy = self._note(sql)
-        if is_heavy:
+        if self._is_heavy(sql):
             return False
         if not self._is_quick:
             self._look_at_the_clock()
         self._begun = monotonic()
         self.count += 1
         return True
+
+    def _is_heavy(self, sql: str) -> bool:
+        """Whether it is not tried on the event loop. What took long is tried again now and then."""
+        heavy = self._heavy.get(sql)
+        if heavy is None:
+            return self._note(sql)
+        if 0 < heavy < _ALWAYS:
+            self._heavy[sql] = heavy - 1
+        return heavy > 0
+
+    def _was_long(self, sql: str) -> None:
+        """It was begun in vain: others waited for that."""
+        if not self._heavy.get(sql):
+            self._heavy[sql] = LONG_FOR
 
     def _note(self, sql: str) -> bool:
         """Whether it calls a function whose work cannot be ended in the middle, or is long itself:
@@ -256,7 +299,8 @@ class RowReader:
             return True
         if len(self._heavy) >= NOTED:
             self._heavy.clear()
-        found = self._heavy[sql] = any(word in sql for word in self._heavy_words)
+        found = any(word in sql for word in self._heavy_words)
+        self._heavy[sql] = _ALWAYS if found else 0
         return found
 
     def _look_at_the_clock(self) -> None:
@@ -448,63 +492,3 @@ def taken(cursor: apsw.Cursor, row_max: int, answer_bytes: int) -> list[Row]:
     finally:
         cursor.close(True)
     return found
-
-
-def translated(problem: Exception) -> CairnError:
-    """An error of SQLite, or of a function that it called, as one of ours.
-
-    What is left is a bug of ours: it gets a reference number, and its statement ends with it.
-    """
-    if is_damage(problem):
-        return page_damaged()
-    for kind, sqlstate in _TOLD.items():
-        if isinstance(problem, kind):
-            return CairnError(f"{type(problem).__name__}: {problem}", sqlstate=sqlstate)
-    if isinstance(problem, apsw.SQLError):
-        if (make := _CALCULATED.get(str(problem))) is not None:
-            return make()
-        for words, sqlstate in _SAID:
-            if words in str(problem):
-                return CairnError(str(problem), sqlstate=sqlstate)
-    return of_value(problem, "a statement")
-
-
-#: What arithmetic in C says (`native/functions.c`), as `sql/functions/numbers.py` would say it …
-_CALCULATED: dict[str, Callable[[], CairnError]] = {
-    "division by zero": DivisionByZero,
-    "NaN is not a value here": lambda: OutOfRange(
-        "NaN is not a value here", hint="DOUBLE has no NaN in Cairn"
-    ),
-    **{
-        words: partial(OutOfRange, words)
-        for words in (
-            "integer out of range",
-            "value out of range: overflow",
-            "value out of range: underflow",
-        )
-    },
-}
-#: … what SQLite tells by a code of its own …
-_TOLD: dict[type[apsw.Error], str] = {
-    apsw.TooBigError: "54000",
-    apsw.NoMemError: "53200",
-    apsw.FullError: "53100",
-    apsw.IOError: "58030",
-    apsw.BusyError: "55P03",
-    apsw.AuthError: "42501",
-}
-#: … and what it tells by words alone.
-_SAID = (
-    ("tables in a join", "54000"),
-    ("not authorized", "42501"),
-    ("integer overflow", "22003"),
-    ("argument of ntile", "22014"),
-    ("argument to nth_value", "22016"),
-    ("frame starting offset", "22013"),
-    ("frame ending offset", "22013"),
-    ("no such index", "42704"),  # INDEXED BY one that was dropped meanwhile
-    ("too complex", "54001"),
-    ("too large", "54001"),
-    ("too many", "54001"),
-    ("overflow", "54001"),  # of the parser's stack
-)

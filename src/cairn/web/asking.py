@@ -15,8 +15,8 @@ from cairn.model.tracing import without_parent
 from cairn.model.types.values import OIDS
 from cairn.model.unexpected import owned
 from cairn.net.spans import ACTIVE, Span
+from cairn.node.statements.at_once import Outcome
 from cairn.node.statements.context import LATE, OF_CLUSTER, Context
-from cairn.node.statements.executor import Outcome
 from cairn.pgwire.values.formats import text_encoder
 from cairn.server.audit import Who
 from cairn.server.caller import Caller

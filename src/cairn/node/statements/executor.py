@@ -3,7 +3,7 @@
 Sessions, the governor's queue, CALLs and Spark's doors all come through here, with a `Context`.
 There are three doors, each wider than the one before:
 
-`now`    the answer in this turn: a row that is here, read by its key;
+`now`    the answer in this turn: a row that is here, read by its key, or a few rows that are;
 `start`  no task: a row written here, or a row one hop away; the answer comes by a callback;
 `run`    everything, to its end or to its deadline.
 
@@ -28,7 +28,6 @@ from cairn.model.errors import (
 )
 from cairn.model.measured import Run
 from cairn.native.point_inserts import PointInsert
-from cairn.native.point_reads import PointRead
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.runtime import Runtime
 from cairn.node.statements.asker.explaining import Explaining, Inner
@@ -38,6 +37,7 @@ from cairn.node.statements.asker.numbers import Numbers
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.asker.streams import Stream
 from cairn.node.statements.asker.writing import Asked, Writes
+from cairn.node.statements.at_once import AtOnce, Outcome, Row
 from cairn.node.statements.blocks.asking import Blocks, Statement
 from cairn.node.statements.changes.filled_tables import FilledTables
 from cairn.node.statements.changes.schema_changes import SchemaChanges
@@ -51,20 +51,8 @@ from cairn.sql.plans import Prepared
 REPLANS = 10
 LOOK_EVERY = 1_000  # rows
 LIMITS = {"sql_motion_row_max": 0, "sql_vdbe_opcode_max": 0}
+_FEW_ROWS = (plans.Returning, plans.ShardedInsert, plans.InsertSelect)
 _OF_SESSION = (plans.SessionPlan, plans.CursorPlan, plans.NamedPlan, *plans.INSIDE)
-Row = tuple[Any, ...]
-
-
-class Outcome(msgspec.Struct):
-    """What a statement gave: rows for those that have them, a count for the others."""
-
-    rows: Sequence[Row] | None
-    count: int
-    tag: str
-    notices: tuple[str, ...] = ()
-    stale_s: float | None = None  # how old the rows of a replica may be
-    more: Stream | None = None  # the rest of a longer answer, for a context that takes pieces
-    is_queue_told: bool = False  # the entry of the effect ends the queued operation as well
 
 
 def _check_options(prepared: Prepared, values: Sequence[Any]) -> None:
@@ -97,59 +85,13 @@ class Executor:
         self._filled_tables = FilledTables(schema_changes, self._fill)
         self._explaining = Explaining(state, reads)
         self._temp_writes = TempWrites(reads)
-        self.opcode_max = 0
-        self.read_settings()
+        self._at_once = AtOnce(state, runtime, reads)
+        self.now, self.answer = self._at_once.now, self._at_once.answer
 
     def read_settings(self) -> None:
-        """Settings of the cluster that every point read needs: looked up when they change."""
-        self.opcode_max = int(self._state.setting("sql_vdbe_opcode_max", 0) or 0)
+        self._at_once.read_settings()
 
     # --- without waiting, without a task ----------------------------------------------------------
-
-    def now(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome | None:
-        """The outcome in this turn, for what can have one."""
-        prepared = statement.prepared
-        plan = prepared.plan
-        if type(plan) is plans.PointRead and self._reads_plainly(prepared, context):
-            if prepared.hidden or prepared.labels:
-                params = prepared.start(params, context.now or self._now())
-            args = plan.bind(params)
-            bucket: Any = None if plan.bucket is None else args[0]
-            reads = self.execution.reads
-            sharded, quick = statement.sharded, reads.reader.quick
-            try:
-                rows = reads.quick_read(bucket, sharded, quick, plan.sql, args)
-            except NumbersNeeded:
-                return None  # `run` brings them
-            if rows is None:
-                return None
-            self.reads.owners.local += 1
-            count = len(rows)
-            return Outcome(rows, count, prepared.complete(count))
-        if type(plan) is plans.EmptyPlan:
-            return Outcome(None, 0, "")
-        return None
-
-    def answer(
-        self, statement: Statement, context: Context, bucket: int, read: PointRead
-    ) -> tuple[bytes, int] | None:
-        """The same for a row of a known bucket: the messages that tell it, and how many rows."""
-        if not self._reads_plainly(statement.prepared, context):
-            return None
-        reads = self.execution.reads
-        at = bucket if read.is_keyed else None
-        found = reads.quick_read(at, statement.sharded, reads.reader.answer, read)
-        if found is not None:
-            self.reads.owners.local += 1
-            self.reads.owners.compiled += 1
-        return found
-
-    def _reads_plainly(self, prepared: Prepared, context: Context) -> bool:
-        """Whether a point read is just that: from the master, without options and limits."""
-        if prepared.options or context.preference != "leader":
-            return False
-        most = context.opcode_max
-        return not (self.opcode_max if most == OF_CLUSTER else most)
 
     def start(
         self,
@@ -158,8 +100,9 @@ class Executor:
         context: Context,
         callback: Answered[Any],
     ) -> Hop | None:
-        """A write here, or a row one hop away. The callback has a ReadResponse, a WriteResponse or
-        an error. A statement with a time limit is left to `run`, which watches the clock."""
+        """A few rows written here or one hop away, or a row read there. The callback has a
+        ReadResponse, a WriteResponse or an error. A statement with a time limit is left to `run`,
+        which watches the clock."""
         prepared = statement.prepared
         plan = prepared.plan
         if context.timeout_s or prepared.options:
@@ -168,17 +111,21 @@ class Executor:
             values = self._values(prepared, params)
             if self.writes.start_here(plan, values, callback):
                 return HERE
-            if self._may_hop(prepared, context):
+            if self._at_once.may_hop(prepared, context):
                 return self.writes.start_away(plan, values, callback)
         elif (
             type(plan) is plans.PointRead
-            and self._may_hop(prepared, context)
-            and self._reads_plainly(prepared, context)
+            and self._at_once.may_hop(prepared, context)
+            and self._at_once.reads_plainly(prepared, context)
             and not context.is_local
         ):
             values = self._values(prepared, params)
             user = context.user_id
             return self.reads.start_away(plan, values, statement.sharded, callback, user)
+        elif type(plan) in _FEW_ROWS:
+            values = prepared.start(params, context.now or self._now())
+            may_hop = self._at_once.may_hop(prepared, context)
+            return self.writes.start_few(plan, values, callback, may_hop=may_hop)  # type: ignore[arg-type]
         return None
 
     def start_insert(
@@ -196,10 +143,6 @@ class Executor:
         if context.timeout_s or prepared.options or type(plan) is not plans.PointWrite:
             return False
         return self.writes.start_insert(plan, what, asked, callback)
-
-    def _may_hop(self, prepared: Prepared, context: Context) -> bool:
-        """Whether nothing has to be looked at before the owner is asked."""
-        return not (prepared.options or context.wants_hints or context.forward != "on")
 
     def _values(self, prepared: Prepared, params: Sequence[Any]) -> Sequence[Any]:
         if not (prepared.hidden or prepared.labels):

@@ -41,7 +41,8 @@ from cairn.server.catalog.sizes import OF_ALL, SIZES
 from cairn.server.live_tables import LiveTables
 from cairn.sql.parse.lexer import Token, tokens
 from cairn.sql.plans import CatalogRead, OutColumn, Prepared
-from cairn.storage.readers import Cancelled, taken, translated
+from cairn.storage.readers import Cancelled, taken
+from cairn.storage.sqlite_errors import translated
 
 MAX_STEPS = 2_000  # of SQLite's machine, in thousands: about a second
 MAX_VALUE_BYTES = 8 * 1024 * 1024

@@ -37,7 +37,8 @@ from cairn.server.scan.statement import ENOUGH, LinesAsked, Scan
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.files.pieces import plain
-from cairn.storage.readers import RowReader, translated
+from cairn.storage.readers import RowReader
+from cairn.storage.sqlite_errors import translated
 
 Encode = Callable[[Sequence[Row]], bytes]
 Chunks = AsyncIterator[tuple[int, bytes]]

@@ -45,7 +45,7 @@ class Scan:
             return None
         bucket = re.escape(f"{match['alias']}.{BUCKET_COLUMN}")
         # Nothing is given back: else every number could be read in all its parts, in turn.
-        words = rf"(?:{bucket}|BETWEEN|AND|OR|IN|\d++|<=|>=|=|[(), ])*+"
+        words = rf"(?:{bucket}|BETWEEN|AND|OR|IN|likely|\d++|<=|>=|=|[(), +])*+"
         return cls(match) if re.fullmatch(words, match["condition"]) else None
 
     @property

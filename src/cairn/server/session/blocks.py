@@ -16,9 +16,10 @@ import msgspec
 from cairn.model.errors import CairnError, InFailedTransaction, LimitExceeded, Unsupported
 from cairn.model.settings import limits
 from cairn.model.tables.catalog import WRITES
+from cairn.node.statements.at_once import Outcome
 from cairn.node.statements.blocks.open_block import MAKING, Mark, OpenBlock
 from cairn.node.statements.context import Context
-from cairn.node.statements.executor import Executor, Outcome
+from cairn.node.statements.executor import Executor
 from cairn.node.statements.temporary.tables import Temps
 from cairn.server.statements import Cached
 from cairn.sql.plans import PointRead, Prepared, SessionPlan, is_writing

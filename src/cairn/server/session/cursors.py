@@ -9,8 +9,8 @@ from typing import Any
 from cairn.model.errors import SyntaxProblem
 from cairn.model.tables.catalog import Catalog
 from cairn.node.statements.asker.streams import Stream
+from cairn.node.statements.at_once import Outcome
 from cairn.node.statements.context import Context
-from cairn.node.statements.executor import Outcome
 from cairn.pgwire.server.extended import Portal, Statement, StatementBook
 from cairn.server.face import PgFace
 from cairn.server.session.blocks import Block

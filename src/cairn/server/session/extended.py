@@ -12,7 +12,7 @@ from cairn.model.errors import (
     StatementInvalidated,
 )
 from cairn.model.tables.catalog import Catalog
-from cairn.node.statements.executor import Outcome
+from cairn.node.statements.at_once import AT_ONCE_ROWS, Outcome
 from cairn.pgwire.server.extended import Portal, Statement
 from cairn.pgwire.server.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server.session.at_once import AtOnce
@@ -24,7 +24,6 @@ from cairn.storage.files.pieces import Encoded
 if TYPE_CHECKING:
     from cairn.server.session.session import Session
 
-AT_ONCE_ROWS = 500  # that are encoded in one turn of the loop
 
 LONG_PARAM = 64 * 1024  # bytes of a parameter that is not read on the event loop
 

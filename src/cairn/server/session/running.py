@@ -19,9 +19,10 @@ from cairn.model.rpc import RowShape
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tracing import Parent, without_parent
 from cairn.net.spans import ACTIVE, Span
+from cairn.node.statements.asker.hops import Hop
 from cairn.node.statements.asker.streams import Stream
+from cairn.node.statements.at_once import Outcome
 from cairn.node.statements.context import ASKED, LATE, TAKEN, Context, Taken, Travelled
-from cairn.node.statements.executor import Outcome
 from cairn.node.statements.temporary.tables import Temps
 from cairn.node.watching.statistics import Seen
 from cairn.pgwire.server.extended import StatementBook
@@ -238,6 +239,17 @@ class Running:
             if self._block.open is not None:
                 return self._block.now(cached, values, context)
             return self._face.executor.now(cached, values, context)
+        finally:
+            if token is not None:
+                TAKEN.reset(token)
+
+    def start(
+        self, cached: Cached, values: Sequence[Any], done: Callable[[Any], None]
+    ) -> Hop | None:
+        """Begin what needs no task, for what can do without one."""
+        token = TAKEN.set(self._taken) if cached.takes else None
+        try:
+            return self._face.executor.start(cached, values, self._parameters.context, done)
         finally:
             if token is not None:
                 TAKEN.reset(token)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cairn.model.errors import QueryCanceled
-from cairn.node.statements.executor import Outcome
+from cairn.node.statements.at_once import Outcome
 from cairn.pgwire.messages import cstring, message
 from cairn.pgwire.server.server import PgServer
 from cairn.server.session.running import Running

@@ -25,8 +25,8 @@ from cairn.model.tables.catalog import ADMIN_ID
 from cairn.model.unexpected import owned
 from cairn.node.statements.asker.hops import HERE, Hop
 from cairn.node.statements.asker.owners import MOVING
+from cairn.node.statements.at_once import Outcome
 from cairn.node.statements.context import ASKED
-from cairn.node.statements.executor import Outcome
 from cairn.node.watching.client import Doing
 from cairn.pgwire.server.extended import StatementBook
 from cairn.pgwire.server.requests import Request
@@ -416,11 +416,9 @@ class Session(asyncio.Protocol):
     # --- what needs no task -----------------------------------------------------------------------
 
     def start(self, cached: Cached, values: Sequence[Any], done: Callable[[Any], None]) -> bool:
-        """Begin what needs no task; `done` asks `is_back` first."""
-        if not self.block.may_hop(cached):
-            return False  # it becomes part of the block
-        hop = self.face.executor.start(cached, values, self.parameters.context, done)
-        if hop is None:
+        """Begin what needs no task, and becomes no part of a block; `done` asks `is_back` first."""
+        may_hop = self.block.may_hop(cached)
+        if not may_hop or (hop := self.running.start(cached, values, done)) is None:
             return False
         self.state = WAITING
         self.running.hops = hop is not HERE
@@ -464,7 +462,8 @@ class Session(asyncio.Protocol):
     ) -> Outcome:
         if isinstance(result, WriteResponse):
             self.block.wrote()
-            return Outcome(None, result.row_count, cached.prepared.complete(result.row_count))
+            count, rows = result.row_count, list(result.rows) if cached.prepared.columns else None
+            return Outcome(rows, count, cached.prepared.complete(count))
         count = len(result.rows)
         outcome = Outcome(result.rows, count, cached.prepared.complete(count))
         self.block.noted(cached, values, self.parameters.context, outcome)

@@ -7,11 +7,11 @@ from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import CairnError
-from cairn.node.statements.executor import REPLANS, Outcome
+from cairn.node.statements.at_once import AT_ONCE_ROWS, Outcome
+from cairn.node.statements.executor import REPLANS
 from cairn.pgwire.server.requests import Query
 from cairn.pgwire.values.decoders import decode_string
 from cairn.server.session.copy.copying import copy_rows
-from cairn.server.session.extended import AT_ONCE_ROWS
 from cairn.server.statements import QUICK_TEXT, Cached, ResultChanged
 from cairn.sql import plans
 from cairn.sql.parse.lexer import split

@@ -14,9 +14,9 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.temporary import touches
 from cairn.model.types.values import OIDS
 from cairn.node.statements.asker.explaining import Inner
+from cairn.node.statements.at_once import Outcome
 from cairn.node.statements.blocks.open_block import Given
 from cairn.node.statements.context import Context
-from cairn.node.statements.executor import Outcome
 from cairn.node.statements.temporary.tables import Temps
 from cairn.server.audit import Who
 from cairn.server.face import PgFace

@@ -11,8 +11,8 @@ from typing import Any
 from cairn.model.errors import InvalidParameter
 from cairn.model.sharding.buckets import bucket_function
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import TEMP_TIER, Table
-from cairn.model.types.values import LISTS, ColumnType
+from cairn.model.tables.schema import BUCKET_COLUMN, TEMP_TIER, Table, physical_column
+from cairn.model.types.values import LISTS, ColumnType, Physical, to_physical
 from cairn.sql.ir import (
     BUCKET_AT,
     Call,
@@ -35,10 +35,15 @@ from cairn.sql.ir import (
     substitute,
 )
 from cairn.sql.plan.closed import evaluator, value_of
+from cairn.sql.render.slots import Keys
 
 Params = Sequence[Any]
 Choice = Callable[[Params], Sequence[Any]]
 BucketSet = Callable[[Params], frozenset[int] | None]  # None: every bucket
+#: Keys that a statement lists, with their buckets; None: too many.
+Listed = Callable[[Params], list[tuple[int, tuple[Any, ...]]] | None]
+#: Types whose equal values are the same in the file.
+_PLAIN = frozenset({ColumnType.INTEGER, ColumnType.UNSIGNED, ColumnType.STRING, ColumnType.UUID})
 MAX_COMBINATIONS = 512  # past it the whole storage is asked, as in the reference
 
 
@@ -213,13 +218,26 @@ def bucket_set(catalog: Catalog, found: BucketReads) -> BucketSet | None:
     return sets[0] if len(sets) == 1 else _intersection(sets)
 
 
+def all_needed(catalog: Catalog, found: BucketReads) -> BucketSet | None:
+    """Buckets of all rows that any scan can need; None when one of them may need every bucket."""
+    sets = []
+    for scan in found.scans:
+        if not scan.table.is_global:
+            holds = found.held[scan.rel]
+            narrowed = _and(catalog, scan, holds, equal_classes(holds))
+            if narrowed is None:
+                return None
+            sets.append(narrowed)
+    return _union(sets)
+
+
 def _and(
     catalog: Catalog, scan: Scan, parts: list[Expr], classes: dict[Expr, set[Expr]]
 ) -> BucketSet | None:
     sets: list[BucketSet] = []
-    by_key = _key_combinations(catalog, scan, parts, classes)
-    if by_key is not None:
-        sets.append(by_key)
+    listed = _listed_keys(catalog, scan, parts, classes)
+    if listed is not None:
+        sets.append(_buckets_of(listed))
     for part in parts:
         found = _by_bucket_id(catalog, scan, part)
         if found is None and isinstance(part, Call) and part.name == "or":
@@ -253,10 +271,13 @@ def _or(
         if found is None:
             return None
         branches.append(found)
+    return _union(branches)
 
+
+def _union(sets: list[BucketSet]) -> BucketSet:
     def union(params: Params) -> frozenset[int] | None:
         result: frozenset[int] = frozenset()
-        for each in branches:
+        for each in sets:
             found = each(params)
             if found is None:
                 return None
@@ -266,9 +287,39 @@ def _or(
     return union
 
 
-def _key_combinations(
+def keys_of(catalog: Catalog, found: BucketReads) -> Keys | None:
+    """Of the only scan, if its rows are those of keys that are listed."""
+    scans = [scan for scan in found.scans if not scan.table.is_global]
+    if len(scans) != 1:
+        return None
+    [scan] = scans
+    holds, positions = found.held[scan.rel], key_positions(scan.table)
+    types = [scan.table.columns[at].type for at in positions]
+    listed = _listed_keys(catalog, scan, holds, equal_classes(holds))
+    if listed is None or not _PLAIN.issuperset(types):
+        return None
+
+    def rows(params: Params) -> list[tuple[Physical, ...]] | None:
+        keys = listed(params)
+        if keys is None:
+            return None
+        return [(bucket, *map(to_physical, types, key)) for bucket, key in keys]
+
+    columns = (BUCKET_COLUMN, *map(physical_column, positions))
+    return Keys(tuple(f"r{scan.rel}.{column}" for column in columns), rows)
+
+
+def _buckets_of(listed: Listed) -> BucketSet:
+    def buckets(params: Params) -> frozenset[int] | None:
+        keys = listed(params)
+        return None if keys is None else frozenset(bucket for bucket, _ in keys)
+
+    return buckets
+
+
+def _listed_keys(
     catalog: Catalog, scan: Scan, parts: list[Expr], classes: dict[Expr, set[Expr]]
-) -> BucketSet | None:
+) -> Listed | None:
     table = scan.table
     choices: list[Choice] = []
     for at in key_positions(table):
@@ -278,13 +329,13 @@ def _key_combinations(
         choices.append(found)
     hash_key = hasher(catalog, table)
 
-    def buckets(params: Params) -> frozenset[int] | None:
+    def keys(params: Params) -> list[tuple[int, tuple[Any, ...]]] | None:
         values = [choice(params) for choice in choices]
         if prod(map(len, values)) > MAX_COMBINATIONS:
             return None
-        return frozenset(hash_key(key) for key in product(*values) if None not in key)
+        return [(hash_key(key), key) for key in product(*values) if None not in key]
 
-    return buckets
+    return keys
 
 
 def _values_of(

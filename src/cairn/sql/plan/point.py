@@ -1,12 +1,24 @@
-"""A query that one instance answers: the rows of one bucket, or of tables that are everywhere."""
+"""A query that one instance answers: rows of one bucket, of one replicaset, or of tables that are
+everywhere."""
 
 from __future__ import annotations
 
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
-from cairn.sql.ir import Param, Query
-from cairn.sql.plan.buckets import Key, bucket_count, key_bucket, key_positions
-from cairn.sql.plans import Places, PointRead
+from cairn.sql.functions.function_list import calls_late
+from cairn.sql.ir import Col, Gathered, Item, Param, Query, Select, has_given, output, scans_in
+from cairn.sql.plan.buckets import (
+    Key,
+    all_needed,
+    bucket_count,
+    check_one_tier,
+    key_bucket,
+    key_positions,
+    keys_of,
+    reads,
+)
+from cairn.sql.plan.links import linked
+from cairn.sql.plans import Fragment, Places, PointRead, ScatterRead
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.slots import Slots
 from cairn.sql.typing_rules import I, S
@@ -28,6 +40,34 @@ def read_by_key(query: Query, catalog: Catalog, key: Key, tier: str | None) -> P
     mark = slots.computed(BUCKET, bucket)
     sql = Renderer(slots, bucket=mark).query(query)
     return PointRead(sql, slots.bind(), bucket, tier, query, places_of(slots, catalog, key))
+
+
+def read_alone(query: Query, catalog: Catalog, rel: int) -> ScatterRead | None:
+    """The whole query as one statement, for when one replicaset has all rows that it can need.
+
+    Nothing has to be merged then: SQLite has the real tables with their indexes, and stops at a
+    LIMIT. Whether it is so is known when the statement is run, so this is another way of its plan.
+    `rel` is a number that no relation of the query has. None: the asker has a part in it.
+    """
+    scans = scans_in(query)
+    if has_given(query) or calls_late(query) or any(scan.table.is_temp for scan in scans):
+        return None
+    tier = check_one_tier(scan for scan in scans if not scan.table.is_global)
+    if tier is None:
+        return None
+    slots = Slots()
+    sql = Renderer(slots, marks=True).query(linked(query) if isinstance(query, Select) else query)
+    columns = output(query)
+    types = tuple(type_ for _, type_ in columns)
+    tables = tuple(dict.fromkeys(scan.table.id for scan in scans))
+    found = reads(query)
+    whole = Fragment(
+        *(sql, slots.bind(), types, tier, tables, all_needed(catalog, found), query),
+        keys=keys_of(catalog, found),
+    )
+    shown = tuple(Item(name, Col(type_, rel, at, name)) for at, (name, type_) in enumerate(columns))
+    merged = Select(shown, Gathered(rel, 0))
+    return ScatterRead((), (whole,), Renderer(Slots()).query(merged), lambda params: (), merged)
 
 
 def places_of(slots: Slots, catalog: Catalog, key: Key) -> Places | None:

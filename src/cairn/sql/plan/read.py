@@ -41,7 +41,7 @@ from cairn.sql.ir import (
     rewrite,
     scans_in,
 )
-from cairn.sql.plan.buckets import bucket_set, check_one_tier, reads, single_key
+from cairn.sql.plan.buckets import bucket_set, check_one_tier, keys_of, reads, single_key
 from cairn.sql.plan.exchanges import dealt_out, marked, reduces, splits
 from cairn.sql.plan.links import linked
 from cairn.sql.plan.locality import (
@@ -61,7 +61,7 @@ from cairn.sql.plan.pieces import (
     sent_with,
     with_buckets,
 )
-from cairn.sql.plan.point import read_anywhere, read_by_key
+from cairn.sql.plan.point import read_alone, read_anywhere, read_by_key
 from cairn.sql.plan.shaping.lookups import lookups
 from cairn.sql.plan.shaping.shape import shaped
 from cairn.sql.plans import Exchange, Fragment, Meeting, ReadPlan, ScatterRead, Step
@@ -116,10 +116,21 @@ class Gather:
         self.steps: list[Step] = []
 
     def plan(self, query: Query) -> ScatterRead:
-        query = shaped(self.take_steps(query), self.numbers.next_rel)
+        whole, query = query, shaped(self.take_steps(query), self.numbers.next_rel)
         plan = replace(self.over_gathered(query), steps=tuple(self.steps))
         meetings, exchanges = self._meetings(query, plan), self._exchanges(plan)
-        return replace(plan, meetings=tuple(meetings), exchanges=tuple(exchanges))
+        return replace(
+            plan,
+            meetings=tuple(meetings),
+            exchanges=tuple(exchanges),
+            alone=self._alone(whole, plan),
+        )
+
+    def _alone(self, query: Query, plan: ScatterRead) -> ScatterRead | None:
+        """Groups are found by a hash for a merge only, which is quicker than SQLite's sort."""
+        if any(each.grouped for each in plan.fragments):
+            return None
+        return read_alone(query, self.catalog, self.next_rel())
 
     def over_gathered(self, query: Query, known: Sequence[Fragment] = ()) -> ScatterRead:
         """`known` fragments are taken as they are."""
@@ -197,8 +208,13 @@ class Gather:
         if sent:
             clauses = ", ".join(each.clause(slots.count + n) for n, each in enumerate(sent, 1))
             sql, by_hash = f"WITH {clauses} {sql}", by_hash and f"WITH {clauses} {by_hash}"
-        own = (sql, slots.bind(), types, tier, tables, buckets, block, sent)
-        return Fragment(*own, grouped=by_hash, is_narrow=_is_narrow(block))
+        keys = keys_of(self.catalog, reads(block)) if not (sent or by_hash) else None
+        return Fragment(
+            *(sql, slots.bind(), types, tier, tables, buckets, block, sent),
+            grouped=by_hash,
+            keys=keys,
+            is_narrow=_is_narrow(block),
+        )
 
     # --- sub-queries that are values ---
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from cairn.model.tables.schema import BUCKET_COLUMN
@@ -85,22 +88,92 @@ def with_ranges(sql: str, ranges: Ranges | None) -> str:
     return _MARK.sub(predicate, sql)
 
 
+@dataclass(frozen=True)
+class Places:
+    """Where the bindings of a statement come from, when each is a parameter or the bucket."""
+
+    bindings: tuple[int, ...]  # numbers of parameters; 0: the bucket
+    types: dict[int, ColumnType]  # of those parameters
+    key: tuple[int, ...] = ()  # parameters that make the bucket
+    bucket_count: int = 0
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys that a statement lists, each with its bucket, for the one mark of its text.
+
+    Buckets and keys in two lists of their own would be looked for in all their combinations.
+    """
+
+    columns: tuple[str, ...]  # the bucket first
+    rows: Callable[[Params], list[tuple[Physical, ...]] | None]
+
+    def asked(
+        self,
+        sql: str,
+        args: tuple[Physical, ...],
+        params: Params,
+        ranges: Sequence[tuple[int, int]],
+    ) -> tuple[str, tuple[Physical, ...]] | None:
+        """The text and its values for some buckets, in their order. None: not by these keys."""
+        found = self.rows(params)
+        if found is None:
+            return None
+        here = [row for row in found if _has(ranges, row[0])]
+        if not here:
+            return None
+        width, first = len(self.columns), len(args) + 1
+        rows = ", ".join(
+            f"({', '.join([f'?{at + n}' for n in range(width)])})"
+            for at in range(first, first + len(here) * width, width)
+        )
+        condition = f"({', '.join(self.columns)}) IN (VALUES {rows})"
+        return _MARK.sub(condition, sql), (*args, *chain.from_iterable(here))
+
+
+def _has(ranges: Sequence[tuple[int, int]], bucket: Any) -> bool:
+    at = bisect_right(ranges, bucket, key=lambda each: each[0]) - 1
+    return at >= 0 and bucket <= ranges[at][1]
+
+
 def _bucket_condition(column: str, ranges: Ranges) -> str:
-    """Neighbours become one range; a long list becomes IN, as a chain of ORs has a limit."""
+    """Neighbours become one range; a long list becomes IN, as a chain of ORs has a limit.
+
+    A wide range holds most rows that are here. SQLite is told so: otherwise it takes the range for
+    the narrowest condition and reads the whole table by it, whatever index there is.
+    """
     merged: Ranges = []
     for low, high in sorted(ranges):
         if merged and merged[-1][1] + 1 >= low:
             merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
         else:
             merged.append((low, high))
+    if sum(high - low + 1 for low, high in merged) > max(_NARROW, _SPARSE * len(merged)):
+        return _wide_condition(column, merged)
     if len(merged) > _MOST_RANGES:
         every = ", ".join(str(each) for low, high in merged for each in range(low, high + 1))
         return f"({column} IN ({every}))"
-    parts = [
+    return f"({_any_of(column, merged)})" if merged else "0"
+
+
+def _wide_condition(column: str, merged: Ranges) -> str:
+    """One range with all of them in it, which an index may use, and then which of it they are."""
+    around = f"likely({column} BETWEEN {merged[0][0]} AND {merged[-1][1]})"
+    if len(merged) == 1:
+        return f"({around})"
+    if len(merged) > _MOST_RANGES:
+        every = ", ".join(str(each) for low, high in merged for each in range(low, high + 1))
+        return f"({around} AND +{column} IN ({every}))"
+    return f"({around} AND ({_any_of(f'+{column}', merged)}))"
+
+
+def _any_of(column: str, merged: Ranges) -> str:
+    return " OR ".join(
         f"{column} = {low}" if low == high else f"{column} BETWEEN {low} AND {high}"
         for low, high in merged
-    ]
-    return f"({' OR '.join(parts)})" if parts else "0"
+    )
 
 
 _MOST_RANGES = 100
+_NARROW = 64  # buckets: so many are quickly read one by one
+_SPARSE = 8  # buckets in a range on average: those of keys lie apart

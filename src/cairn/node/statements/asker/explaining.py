@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import Any
 
@@ -82,7 +83,7 @@ class Explaining:
         reader = self._reads.owners.execution.reads.plan_reader()
         try:
             shown = Shown(
-                plan.inner,
+                self._as_run(plan.inner, values, run),
                 values,
                 options=options,
                 query_plan=lambda sql, args: _query_plan(reader, sql, args),
@@ -95,6 +96,30 @@ class Explaining:
             return [(line,) for line in shown.lines(plan.options)]
         finally:
             reader.close()
+
+    def _as_run(self, prepared: Prepared, values: Params | None, run: Run | None) -> Prepared:
+        """With its reads by one replicaset alone, where that is, or was, the way."""
+        plan: Any = prepared.plan
+        if isinstance(plan, plans.ScatterRead):
+            return replace(prepared, plan=self._way(plan, values, run))
+        if isinstance(read := getattr(plan, "read", None), plans.ScatterRead):
+            return replace(prepared, plan=replace(plan, read=self._way(read, values, run)))
+        return prepared
+
+    def _way(
+        self, plan: plans.ScatterRead, values: Params | None, run: Run | None
+    ) -> plans.ScatterRead:
+        if plan.alone is None or values is None:
+            return plan
+        [fragment] = plan.alone.fragments
+        if run is not None:
+            found = run.stage.found(fragment)
+            return plan if found is None or not found.works else plan.alone
+        try:
+            is_alone = self._reads.owners.whole(fragment, values) is not None
+        except CairnError:
+            return plan
+        return plan.alone if is_alone else plan
 
     def _merge(
         self, plan: plans.ExplainPlan, block: plans.BlockPlan, options: Options, context: Context

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from cairn.model.errors import MotionLimit
 from cairn.model.rpc import ReadRequest, RowShape, SplitRequest
 from cairn.model.sharding.parts import ByBuckets
 from cairn.model.sharding.spans import Ranges
@@ -86,11 +87,12 @@ class Gathering:
             if first:
                 later = min(later, GROWTH * first)
             piece = min(first or later, later)
+            sql, args = fragment.asked(params, ranges)
             asked = msgspec.structs.replace(
                 request,
-                sql=as_sent(fragment.with_ranges(list(ranges))),
+                sql=as_sent(sql),
                 grouped=as_sent(with_ranges(fragment.grouped, list(ranges))),
-                args=request.args if sending is None else (*request.args, *sending.args(ranges)),
+                args=args if sending is None else (*args, *sending.args(ranges)),
                 ranges=ranges,
                 piece_bytes=piece,
                 shape=shape,
@@ -100,19 +102,40 @@ class Gathering:
             return self._asking.open_at(replicaset, asked, context)
 
         narrowed = None if sending is None else sending.narrowed
-        answers = await self._from_all(fragment, params, tables, context, ask, narrowed)
-        rows: Rows = []
-        encoded: list[Rows] = []
-        for told, _ in answers:
-            if isinstance(told, Encoded):
-                encoded.append(told)
-            else:
-                rows = joined(rows, told)
-        parts = [part for _, part in answers if part is not None]
-        if not parts and not encoded:
-            return rows, None
-        count = sum(len(told) for told, _ in answers)
-        return rows, Gathered(parts, context.row_max, count, encoded)
+        return _gathered(
+            await self._from_all(fragment, params, tables, context, ask, narrowed), context
+        )
+
+    async def whole(
+        self,
+        fragment: plans.Fragment,
+        where: tuple[str, Ranges],
+        params: Params,
+        tables: dict[int, int],
+        context: Context,
+    ) -> Answer:
+        """The same from the one replicaset that has all of them. If some are moving, nothing of it
+        was told: all is to be asked again."""
+        replicaset, ranges = where
+        context = context.within(fragment)
+        sql, args = fragment.asked(params, ranges)
+        asked = msgspec.structs.replace(
+            self._request(fragment, params, tables, context),
+            sql=sql,
+            args=args,
+            ranges=ranges,
+            piece_bytes=piece_bytes(1),
+            shape=context.shape,
+        )
+        told = await self._asking.open_at(replicaset, asked, context)
+        try:
+            _check_count([told], context)
+        except MotionLimit:
+            if told[1] is not None:
+                told[1].close()
+            raise
+        rows, more = _gathered([told], context)
+        return plain(rows), more
 
     async def deal(
         self,
@@ -200,8 +223,7 @@ class Gathering:
                         found.append(answer)
                 if problem is not None:
                     raise problem
-                if 0 < context.row_max < sum(len(told) for told, _ in found):
-                    raise too_many(context.row_max)
+                _check_count(found, context)
                 if not left:
                     return found
                 await self._owners.moved()
@@ -211,6 +233,26 @@ class Gathering:
                 if part is not None:
                     part.close()
             raise
+
+
+def _check_count(answers: list[Told], context: Context) -> None:
+    if 0 < context.row_max < sum(len(told) for told, _ in answers):
+        raise too_many(context.row_max)
+
+
+def _gathered(answers: list[Told], context: Context) -> tuple[Rows, Stream | None]:
+    rows: Rows = []
+    encoded: list[Rows] = []
+    for told, _ in answers:
+        if isinstance(told, Encoded):
+            encoded.append(told)
+        else:
+            rows = joined(rows, told)
+    parts = [part for _, part in answers if part is not None]
+    if not parts and not encoded:
+        return rows, None
+    count = sum(len(told) for told, _ in answers)
+    return rows, Gathered(parts, context.row_max, count, encoded)
 
 
 async def opened_here(context: Context, owners: Owners, sql: str, args: Sequence[Any]) -> Answer:

@@ -139,6 +139,21 @@ class Owners:
         cut = {replicaset: intersection(ranges, only) for replicaset, ranges in found.items()}
         return {replicaset: ranges for replicaset, ranges in cut.items() if ranges}
 
+    def whole(self, fragment: plans.Fragment, params: Params) -> tuple[str, Ranges] | None:
+        """The one replicaset that has all buckets of a fragment, with these; None: several."""
+        found = self.targets(fragment, params)
+        return next(iter(found.items())) if len(found) == 1 else None
+
+    def whole_here(self, fragment: plans.Fragment, params: Params) -> Ranges | None:
+        """The buckets of a fragment, if this instance is the master of all of them."""
+        try:
+            found = self.whole(fragment, params)
+            if found is None or self.routes.master(found[0]) != self.raft_id:
+                return None
+        except CairnError:
+            return None
+        return found[1]
+
     def check_versions(self, tables: dict[int, int]) -> None:
         """A read planned for another schema is planned again rather than repeated."""
         if not tables:

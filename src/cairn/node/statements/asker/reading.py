@@ -151,6 +151,10 @@ class Reads:
         self.owners.check_versions(tables)
         if isinstance(plan, plans.PointRead):
             return await self._point_read(plan, params, tables, context)
+        if plan.alone is not None:
+            [fragment] = plan.alone.fragments
+            if (where := self.owners.whole(fragment, params)) is not None:
+                return await self._gathering.whole(fragment, where, params, tables, context)
         values = list(params)
         for step in plan.steps:
             found = await self._read(step.plan, values, tables, context.within(step.plan))

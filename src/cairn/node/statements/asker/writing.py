@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeGuard
+
+import msgspec
 
 from cairn.model.errors import (
     CairnError,
     CasRetry,
+    NumbersNeeded,
     Unreachable,
     Unsupported,
 )
@@ -20,7 +23,7 @@ from cairn.model.tables.schema import Table
 from cairn.native.point_inserts import PointInsert
 from cairn.node.rows.routes import Routes
 from cairn.node.statements.asker.dispatch import WRITE_S, Back, Dispatch, unknown
-from cairn.node.statements.asker.hops import Answered, Hop, Hops
+from cairn.node.statements.asker.hops import HERE, Answered, Hop, Hops
 from cairn.node.statements.asker.owners import Owners, Params
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.context import Context
@@ -30,6 +33,7 @@ from cairn.storage.files.pieces import Row
 
 KEYED_ATTEMPTS = 5
 Asked = tuple[bytes, int, int]  # a request, where its parameters begin, and its row's bucket
+FEW_ROWS = 16  # that are written without a task
 FEW_BUCKETS = 100  # rows of no more are written in a moment
 
 
@@ -91,6 +95,77 @@ class Writes:
         self._owners.execution.writes.start_write(_point_request(plan, args), callback)
         return True
 
+    def start_few(
+        self,
+        plan: plans.RowWrite | plans.Returning,
+        params: Params,
+        callback: Done,
+        *,
+        may_hop: bool,
+    ) -> Hop | None:
+        """Start a write of a few rows that one instance has; None: go the long way.
+
+        What RETURNING tells are the rows of the WriteResponse that the callback has.
+        """
+        few = self._few(plan.write if isinstance(plan, plans.Returning) else plan, params)
+        if few is None:
+            return None
+        tier, request, inserted = few
+        if isinstance(plan, plans.Returning):
+            request = Back(plan, params).asking(request)
+            callback = _arranging(plan, inserted, callback)
+        return self._start_few(tier, request, callback, may_hop)
+
+    def _few(
+        self, write: plans.RowWrite, params: Params
+    ) -> tuple[str, WriteRequest, Sequence[tuple[int, plans.Row]]] | None:
+        """What is asked, and the rows that are new. Their numbers and keys are made here."""
+        if isinstance(write, plans.PointWrite):
+            if _may_take_long(self._owners, write):
+                return None
+            return write.tier, _point_request(write, write.bind(params)), ()
+        if isinstance(write, plans.ShardedInsert):
+            rows = write.rows(params)
+        elif isinstance(write, plans.InsertSelect) and _is_anywhere(write.read):
+            args = write.read.bind(params)
+            try:
+                found = self._owners.execution.reader.quick(write.read.sql, args)
+            except NumbersNeeded:
+                return None
+            if found is None or len(found) > FEW_ROWS:
+                return None
+            rows = write.rows(found)
+        else:
+            return None
+        if not 0 < len(rows) <= FEW_ROWS or _ASKS in write.sql:
+            return None
+        table, buckets = write.table, tuple(sorted({bucket for bucket, _ in rows}))
+        given = tuple(row for _, row in rows)
+        request = WriteRequest(table.id, table.schema_version, write.sql, given, buckets=buckets)
+        return write.tier, request, rows
+
+    def _start_few(
+        self, tier: str, request: WriteRequest, callback: Done, may_hop: bool
+    ) -> Hop | None:
+        owners = self._owners
+        table = owners.state.catalog.table_by_id(request.table)
+        if table is None or not table.operable or table.schema_version != request.version:
+            return None
+        fence = owners.execution.data.fence
+        if fence.is_master and all(map(fence.owns, request.buckets)):
+            owners.local += 1
+            owners.execution.writes.start_write(request, callback)
+            return HERE
+        if not may_hop:
+            return None
+        try:
+            if len(owners.routes.group(tier, request.buckets)) != 1:
+                return None
+        except CairnError:
+            return None
+        link = owners.link_to_owner(tier, request.buckets[0])
+        return None if link is None else self._away.ask(link, request, _or_unknown(callback))
+
     def start_insert(
         self, plan: plans.PointWrite, what: PointInsert, asked: Asked, callback: Done
     ) -> bool:
@@ -130,12 +205,32 @@ class Writes:
         if link is None:
             return None
 
-        def answered(result: WriteResponse | CairnError) -> None:
-            if isinstance(result, Unreachable):
-                result = unknown("the owner of the row", result)
-            callback(result)
+        return self._away.ask(link, _point_request(plan, args), _or_unknown(callback))
 
-        return self._away.ask(link, _point_request(plan, args), answered)
+
+def _or_unknown(callback: Answered[WriteResponse]) -> Answered[WriteResponse]:
+    def answered(result: WriteResponse | CairnError) -> None:
+        if isinstance(result, Unreachable):
+            result = unknown("the owner of the row", result)
+        callback(result)
+
+    return answered
+
+
+def _arranging(
+    plan: plans.Returning, inserted: Sequence[tuple[int, plans.Row]], callback: Done
+) -> Done:
+    def done(result: WriteResponse | CairnError) -> None:
+        if isinstance(result, WriteResponse):
+            rows = tuple(plan.arranged(result.rows, inserted))
+            result = msgspec.structs.replace(result, rows=rows)
+        callback(result)
+
+    return done
+
+
+def _is_anywhere(read: plans.ReadPlan) -> TypeGuard[plans.PointRead]:
+    return isinstance(read, plans.PointRead) and read.bucket is None
 
 
 def _may_take_long(owners: Owners, plan: plans.PointWrite) -> bool:

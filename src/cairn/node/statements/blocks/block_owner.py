@@ -57,7 +57,8 @@ from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.shapes import TooLongHere
 from cairn.storage.files.pieces import Row
 from cairn.storage.merging import Merger
-from cairn.storage.readers import Cancelled, translated
+from cairn.storage.readers import Cancelled
+from cairn.storage.sqlite_errors import translated
 
 PLANS = 2_000  # that are remembered
 QUICK_TEXT = 2_000  # characters that are understood within a few milliseconds

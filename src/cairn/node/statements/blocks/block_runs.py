@@ -28,7 +28,8 @@ from cairn.storage.data_db.shapes import TooLongHere
 from cairn.storage.files.pieces import Row
 from cairn.storage.merging import Merger
 from cairn.storage.raft_db.state_machine import constraint_error
-from cairn.storage.readers import Cancelled, taken, translated
+from cairn.storage.readers import Cancelled, taken
+from cairn.storage.sqlite_errors import translated
 
 LOOK_EVERY = 5_000  # steps of SQLite's machine between two looks at the clock
 Given = Sequence[tuple[int, Row]] | None

@@ -35,10 +35,11 @@ from cairn.model.errors import (
 from cairn.model.rpc import BlockResponse, ReadRequest
 from cairn.model.settings import limits
 from cairn.node.statements.asker.owners import MOVING
+from cairn.node.statements.at_once import Outcome
 from cairn.node.statements.blocks.asking import Blocks, Listed, Statement, made_here
 from cairn.node.statements.blocks.block_runs import Told, digest, is_ordered
 from cairn.node.statements.context import Context
-from cairn.node.statements.executor import Executor, Outcome
+from cairn.node.statements.executor import Executor
 from cairn.sql import plans
 from cairn.sql.functions.function_list import calls_late
 from cairn.storage.files.pieces import Row

@@ -19,6 +19,7 @@ from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.packed_insert import insert_text
 from cairn.storage.files.pieces import Row
 
+QUICK_ROWS = 16
 QUICK_BYTES = 65_536  # a longer value is not written on the event loop
 PROBED_ROWS = 1000  # of a statement that failed, looked at again for its error
 _SIZED = (str, bytes)
@@ -57,12 +58,15 @@ def left_of(request: WriteRequest, done: Operation) -> WriteRequest | None:
 
 
 def is_quick(request: WriteRequest, kind: WriteKind) -> bool:
-    """Whether it touches one short row by its key: short enough for the event loop."""
-    if request.ranges is not None or len(request.rows) != 1 or request.more or kind.has_query:
+    """Whether it touches a few short rows by their keys: short enough for the event loop."""
+    if request.ranges is not None or request.more or kind.has_query or request.packed:
         return False
-    for value in request.rows[0]:  # a hot path: quicker than any()
-        if type(value) in _SIZED and len(value) > QUICK_BYTES:
-            return False
+    if not 0 < len(request.rows) <= QUICK_ROWS or request.is_bulk:
+        return False
+    for row in request.rows:  # a hot path: quicker than any()
+        for value in row:
+            if type(value) in _SIZED and len(value) > QUICK_BYTES:
+                return False
     return True
 
 
@@ -74,6 +78,7 @@ def is_plain(request: WriteRequest) -> bool:
     """Whether SQLite itself takes an insert back when it fails, so that no savepoint is needed."""
     return (
         request.operation is None
+        and len(request.rows) == 1
         and not request.check_only
         and request.must_change is None
         and not request.returning

@@ -117,7 +117,7 @@ class RowGuard:
         origin = self.data.store.origin
         sql = "SELECT lsn FROM vclock WHERE origin = ?"
         for _ in range(LOOKS):
-            rows: list[Any] | None = self._reader.quick(sql, (origin,))
+            rows: list[Any] | None = self._reader.at_once(sql, (origin,))
             if rows is not None:
                 return int(rows[0][0]) if rows else 0
         raise NoMaster("what was read could not be checked in time", hint="try again")

@@ -23,6 +23,7 @@ from cairn.model.rpc import (
     SplitResponse,
 )
 from cairn.model.settings import limits
+from cairn.model.sharding.spans import Ranges
 from cairn.net.link import Link
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.leases import LeaseHolder
@@ -36,7 +37,8 @@ from cairn.node.statements.owner.splits import SplitRead
 from cairn.storage.data_db.fence import Fence
 from cairn.storage.files.pieces import Piece, Row
 from cairn.storage.groups import Groups
-from cairn.storage.readers import CACHE_KIB, Cancelled, RowReader, attach, translated
+from cairn.storage.readers import CACHE_KIB, Cancelled, RowReader, attach
+from cairn.storage.sqlite_errors import translated
 
 SCAN_THREADS, SCAN_THREADS_MOST = 4, 12  # of one user, and when several ask
 SMALL_CACHE_KIB = 8_000  # of those past the first
@@ -89,19 +91,23 @@ class OwnerReads:
         return await context.watched(done())
 
     def quick_read(
-        self, bucket: int | None, tables: dict[int, int], read: Callable[..., T | None], *args: Any
+        self,
+        where: int | Ranges | None,
+        tables: dict[int, int],
+        read: Callable[..., T | None],
+        *args: Any,
     ) -> T | None:
-        """A master's rows of one bucket, or those of global tables, without waiting.
+        """A master's rows of one bucket or some ranges, or of global tables, without waiting.
 
         None: they are not here, are not to be told yet, or it takes long. The long way knows which.
         """
-        if bucket is None:
+        if where is None:
             return read(*args)
         data, is_held = self.data, self._lease.is_held
         fence = data.fence
         if not fence.is_master or fence.is_sync or not is_held(fence.epoch):
             return None
-        if not fence.owns(bucket):
+        if not (fence.owns(where) if type(where) is int else fence.owns_all(where)):  # type: ignore[arg-type]
             return None
         have = data.versions
         for table, version in tables.items():

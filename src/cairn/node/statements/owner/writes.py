@@ -45,7 +45,8 @@ from cairn.storage.data_db.shapes import TooLongHere
 from cairn.storage.files.pieces import Row
 from cairn.storage.files.writer import Job
 from cairn.storage.raft_db.state_machine import constraint_error
-from cairn.storage.readers import Cancelled, Steps, translated
+from cairn.storage.readers import Cancelled, Steps
+from cairn.storage.sqlite_errors import translated
 
 CATCH_UP_S = 5.0
 Answer = WriteResponse | BlockResponse

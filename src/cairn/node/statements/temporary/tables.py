@@ -35,7 +35,8 @@ from cairn.sql.plans import DdlPlan
 from cairn.sql.render.constraints import translate
 from cairn.storage.files.pieces import PIECE_BYTES, Piece, Pieces, Row, plain
 from cairn.storage.files.reshaping import check_rows, reshape
-from cairn.storage.readers import Cancelled, translated
+from cairn.storage.readers import Cancelled
+from cairn.storage.sqlite_errors import translated
 from cairn.storage.temp_store import TempStore
 
 T = TypeVar("T")

@@ -17,9 +17,10 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import CairnError
+from cairn.node.statements.at_once import Outcome
 from cairn.node.statements.blocks.open_block import OpenBlock
 from cairn.node.statements.context import Context
-from cairn.node.statements.executor import Executor, Outcome
+from cairn.node.statements.executor import Executor
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.loads.heard import heard
 from cairn.sim.cluster.loads.load import Load

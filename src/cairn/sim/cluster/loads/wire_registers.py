@@ -23,6 +23,8 @@ from cairn.sim.cluster.sessions import Connections, Faces
 
 _bucket_of = bucket_function((ColumnType.INTEGER,), BUCKETS)
 FIRST_KEY = 1_000  # behind those of other loads
+RETURNED = 0.3  # of writes tell the rows that they changed
+LISTED = 0.3  # of reads ask for another row, too, which may be anywhere
 TRUNCATE_S = 30.0  # the patience of one who empties a table
 
 
@@ -67,6 +69,8 @@ class WireRegisters(Registers):
         if table is None:
             return "refused"
         text = _text(kind, table)
+        if self._chance.random() < RETURNED:
+            text += f" RETURNING {table.columns[0].name}"
         word = {"put": (tag,), "append": (f"+{tag}",), "delete": ()}[kind]
         outcome, _ = await self._asked(node, group, text, (group.first, *word))
         self._noted(group, outcome, kind, begun, (0,), tag)
@@ -78,7 +82,10 @@ class WireRegisters(Registers):
             return False
         owners = self._load.ways(node).reads.owners
         before = owners.compiled
-        outcome, answer = await self._asked(node, group, _text("read", table), (group.first,))
+        kind, keys = "read", [group.first]
+        if self._chance.random() < LISTED:
+            kind, keys = "read two", [*keys, self._chance.choice(self.groups).first]
+        outcome, answer = await self._asked(node, group, _text(kind, table), tuple(keys))
         if outcome != "done":
             return False
         self.reads += 1
@@ -123,6 +130,7 @@ def _text(kind: str, table: Table) -> str:
     key, value = (column.name for column in table.columns[:2])
     return {
         "read": f"SELECT {key}, {value} FROM {table.name} WHERE {key} = $1",
+        "read two": f"SELECT {key}, {value} FROM {table.name} WHERE {key} IN ($1, $2)",
         "put": f"INSERT INTO {table.name} ({key}, {value}) VALUES ($1, $2) "
         f"ON CONFLICT ({key}) DO UPDATE SET {value} = excluded.{value}",
         "append": f"UPDATE {table.name} SET {value} = {value} || $2 WHERE {key} = $1",
