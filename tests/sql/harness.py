@@ -227,7 +227,7 @@ class Cluster:
                         continue
                     self.asked.append(at)
                     sent = [each.of([bounds]) for each in parcels]
-                    rows = self._told(at, fragment, bounds, values, sent, parcels)
+                    rows = self._told(at, fragment, bounds, values, sent)
                     gathered[-1] += rows
                     self.moved += len(rows) + sum(
                         len(list(packed_rows(data, width_of(each))))
@@ -256,13 +256,10 @@ class Cluster:
         bounds: tuple[int, int],
         values: list[Any],
         sent: list[bytes],
-        parcels: Sequence[Parcel] = (),
     ) -> list[Any]:
         """What an owner tells. Groups that C can make are those that SQLite makes."""
         sql, given = fragment.asked(values, [bounds])
         args, by_hash = (*given, *sent), with_ranges(fragment.grouped, [bounds])
-        for parcel in parcels:
-            sql, by_hash = parcel.told(sql), parcel.told(by_hash)
         rows = self.nodes[at].execute(sql, args).fetchall()
         if not by_hash:
             return rows

@@ -24,8 +24,8 @@ typedef struct {
     int64_t rows; /* that SQLite plans for */
 } Table;
 
-/* Whoever gives rows knows whether they are few: SQLite begins with few, and makes an index of many. */
-static const int64_t FEW = 50, MANY = 10000;
+/* SQLite makes an index of so many for a join, and does not begin with them where nothing finds the others. */
+static const int64_t MANY = 10000;
 
 typedef struct {
     sqlite3_vtab_cursor base;
@@ -214,7 +214,5 @@ EXPORT int cairn_packed_rows(sqlite3 *db, char **message, const sqlite3_api *api
     (void)message;
     sqlite = api;
     int state = packed_pieces_offered(db, api);
-    if (state == SQLITE_OK)
-        state = api->create_module(db, "packed_few", &MODULE, (void *)&FEW);
     return state == SQLITE_OK ? api->create_module(db, "packed_rows", &MODULE, (void *)&MANY) : state;
 }

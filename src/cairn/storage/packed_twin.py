@@ -18,8 +18,7 @@ _LENGTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
 
 
 def offer(connection: apsw.Connection) -> None:
-    for name in ("packed_rows", "packed_few"):
-        apsw.ext.make_virtual_module(connection, name, packed_rows)  # type: ignore[arg-type]
+    apsw.ext.make_virtual_module(connection, "packed_rows", packed_rows)  # type: ignore[arg-type]
 
 
 def packed_rows(data: bytes = b"", width: int = 1) -> Iterator[tuple[Any, ...]]:

@@ -16,7 +16,6 @@ from cairn.model.tables.schema import BUCKET_COLUMN
 from cairn.model.types.values import SQLITE_TYPES, ColumnType, Physical
 
 Row = Sequence[Physical]
-FEW = 1_000  # rows with which a join may well begin
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -52,10 +51,6 @@ class Sent:
         """All columns of it: what is packed need not be looked at."""
         return self.bucket is None and not self.is_set
 
-    @property
-    def function(self) -> str:
-        return f"packed_rows/*m{self.table}*/"
-
     def clause(self, number: int) -> str:
         """The table, for WITH; its rows are the value `?number`.
 
@@ -73,7 +68,7 @@ class Sent:
             for at, of in zip(places, columns.values(), strict=True)
         )
         width = self.width if as_it_is else len(columns)
-        found = f"SELECT {', '.join(values)} FROM {self.function}(?{number}, {width})"
+        found = f"SELECT {', '.join(values)} FROM packed_rows(?{number}, {width})"
         return f"m{self.table}({', '.join(columns)}) AS MATERIALIZED ({found})"
 
     def parcel(self, rows: Iterable[Row] | Rows) -> Parcel:
@@ -139,10 +134,6 @@ class Parcel:
     packed: dict[int | None, bytes]
     sent: Sent
     count: int  # of rows
-
-    def told(self, sql: str) -> str:
-        """The text that tells SQLite whether they are few: it begins a join with those."""
-        return sql.replace(self.sent.function, "packed_few") if self.count <= FEW else sql
 
     @property
     def size(self) -> int:

@@ -80,7 +80,6 @@ class Gathering:
         if context.stage is not None:
             context.stage.sends = len(fragment.sent)
         request = self._request(fragment, params, tables, context)
-        as_sent = (lambda sql: sql) if sending is None else sending.told
 
         def ask(replicaset: str, ranges: Ranges, count: int) -> Coroutine[Any, Any, Told]:
             later = piece_bytes(count)
@@ -90,8 +89,8 @@ class Gathering:
             sql, args = fragment.asked(params, ranges)
             asked = msgspec.structs.replace(
                 request,
-                sql=as_sent(sql),
-                grouped=as_sent(with_ranges(fragment.grouped, list(ranges))),
+                sql=sql,
+                grouped=with_ranges(fragment.grouped, list(ranges)),
                 args=args if sending is None else (*args, *sending.args(ranges)),
                 ranges=ranges,
                 piece_bytes=piece,

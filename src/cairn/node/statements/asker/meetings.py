@@ -41,11 +41,6 @@ class Sending:
                 }
         return targets
 
-    def told(self, sql: str) -> str:
-        for each in self._parcels:
-            sql = each.told(sql)
-        return sql
-
     def args(self, ranges: Ranges) -> tuple[bytes, ...]:
         """The last values of the statement, for the owner of these buckets."""
         return tuple(each.of(ranges) for each in self._parcels)
