@@ -55,6 +55,20 @@ def test_the_named_index_is_used_where_another_way_would_be_chosen(
     assert sql.execute(text.encode()).rowcount == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT c FROM shelf WHERE b < 1",
+        "SELECT * FROM shelf WHERE b > 0 ORDER BY b LIMIT 5",
+        "SELECT * FROM shelf ORDER BY b DESC LIMIT 5",
+    ],
+)
+def test_ranges_and_the_first_rows_in_its_order_are_found_by_an_index(
+    sql: Connection, text: str
+) -> None:
+    assert 'by index "shelf_b"' in plan(sql, text)
+
+
 def test_the_primary_key_has_a_name_too(sql: Connection) -> None:
     text = "SELECT a FROM shelf INDEXED BY shelf_pkey WHERE a > 2 AND b = 1"
     assert 'by index "shelf_b"' in plan(sql, text.replace(" INDEXED BY shelf_pkey", ""))

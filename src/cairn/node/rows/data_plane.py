@@ -150,6 +150,11 @@ class DataPlane:
             )
         )
 
+    @property
+    def is_held_up(self) -> bool:
+        """Whether one statement has the writer for itself, for who knows how long."""
+        return self._alone is not None
+
     def is_writing_long(self) -> bool:
         """Whether one statement has had the writer for a while. It is looked at, not waited for."""
         alone = self._alone

@@ -16,8 +16,10 @@ import msgspec
 from cairn.model.errors import CairnError, InFailedTransaction, LimitExceeded, Unsupported
 from cairn.model.settings import limits
 from cairn.model.tables.catalog import WRITES
+from cairn.node.statements.asker.hops import Hop
 from cairn.node.statements.at_once import Outcome
-from cairn.node.statements.blocks.open_block import MAKING, Mark, OpenBlock
+from cairn.node.statements.blocks.open_block import MAKING, OpenBlock
+from cairn.node.statements.blocks.parts import Done, Mark
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor
 from cairn.node.statements.temporary.tables import Temps
@@ -136,6 +138,31 @@ class Block:
             return True
         is_plain = type(cached.prepared.plan) is PointRead and not cached.prepared.hidden
         return is_plain and self.open.reads_outside(cached)
+
+    def start(
+        self, cached: Cached, values: Sequence[Any], context: Context, done: Done
+    ) -> Hop | None:
+        """A statement that becomes part of the block, without a task, if it can do without one."""
+        assert self.open is not None
+        return self.open.start(cached, values, context, done)
+
+    def start_commit(self, context: Context, done: Done, ended: Callable[[], Any]) -> Hop | None:
+        """`commit` without a task; `ended` is what follows when all of it is done."""
+        if self.open is None or self._temps is not None:
+            return None
+
+        def finished(finish: Callable[[], bool]) -> None:
+            done(lambda: self._committed(finish, ended))
+
+        return self.open.start_commit(context, finished)
+
+    def _committed(self, finish: Callable[[], bool], ended: Callable[[], Any]) -> Any:
+        try:
+            return ended() if finish() else None
+        except BaseException:
+            if self.open is not None:
+                self._end()
+            raise
 
     def noted(
         self, cached: Cached, values: Sequence[Any], context: Context, outcome: Outcome

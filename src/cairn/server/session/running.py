@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from time import perf_counter, time
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -15,7 +15,7 @@ from cairn.model.errors import (
     QueryCanceled,
     StatementInvalidated,
 )
-from cairn.model.rpc import RowShape
+from cairn.model.rpc import RowShape, WriteResponse
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tracing import Parent, without_parent
 from cairn.net.spans import ACTIVE, Span
@@ -246,13 +246,43 @@ class Running:
     def start(
         self, cached: Cached, values: Sequence[Any], done: Callable[[Any], None]
     ) -> Hop | None:
-        """Begin what needs no task, for what can do without one."""
+        """Begin what needs no task, for what can do without one.
+
+        `done` has an answer or an error. Of what is part of a block it has a function that goes on.
+        """
+        context, plan = self._parameters.context, cached.prepared.plan
         token = TAKEN.set(self._taken) if cached.takes else None
         try:
-            return self._face.executor.start(cached, values, self._parameters.context, done)
+            if self._block.may_hop(cached) and type(plan) is not plans.SessionPlan:
+                return self._face.executor.start(cached, values, context, done)
+            if context.timeout_s or self._is_traced or self.temps is not None:
+                return None
+            if type(plan) is not plans.SessionPlan:
+                return (
+                    None
+                    if cached.prepared.options
+                    else self._block.start(cached, values, context, done)
+                )
+            if not self._block.waits_to_commit(plan) or self.locks.waits_for(plan):
+                return None
+            tag = cached.prepared.complete(0)
+            return self._block.start_commit(context, done, lambda: self._own(plan, tag))
         finally:
             if token is not None:
                 TAKEN.reset(token)
+
+    def told(self, cached: Cached, values: Sequence[Any], result: Any) -> Outcome | None:
+        """What `done` was given, as an outcome; None: nothing was done, and `run` is the way."""
+        if callable(result):
+            return cast("Outcome | None", result())
+        if isinstance(result, WriteResponse):
+            self._block.wrote()
+            count, rows = result.row_count, list(result.rows) if cached.prepared.columns else None
+            return Outcome(rows, count, cached.prepared.complete(count))
+        count = len(result.rows)
+        outcome = Outcome(result.rows, count, cached.prepared.complete(count))
+        self._block.noted(cached, values, self._parameters.context, outcome)
+        return outcome
 
     async def run(
         self, cached: Cached, params: Sequence[Any], formats: tuple[int, ...] | None = None

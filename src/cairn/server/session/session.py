@@ -26,6 +26,7 @@ from cairn.model.unexpected import owned
 from cairn.node.statements.asker.hops import HERE, Hop
 from cairn.node.statements.asker.owners import MOVING
 from cairn.node.statements.at_once import Outcome
+from cairn.node.statements.blocks.parts import Trial
 from cairn.node.statements.context import ASKED
 from cairn.node.watching.client import Doing
 from cairn.pgwire.server.extended import StatementBook
@@ -416,13 +417,14 @@ class Session(asyncio.Protocol):
     # --- what needs no task -----------------------------------------------------------------------
 
     def start(self, cached: Cached, values: Sequence[Any], done: Callable[[Any], None]) -> bool:
-        """Begin what needs no task, and becomes no part of a block; `done` asks `is_back` first."""
-        may_hop = self.block.may_hop(cached)
-        if not may_hop or (hop := self.running.start(cached, values, done)) is None:
+        """Begin what needs no task; `done` asks `is_back` first."""
+        hop = self.running.start(cached, values, done)
+        if hop is None:
             return False
         self.state = WAITING
-        self.running.hops = hop is not HERE
-        if type(cached.prepared.plan) is plans.PointRead:
+        is_trial = type(hop) is Trial
+        self.running.hops = hop is not HERE and not is_trial
+        if type(cached.prepared.plan) is plans.PointRead or is_trial:
             self._hop = hop  # a write is never ended half-way
         return True
 
@@ -449,25 +451,18 @@ class Session(asyncio.Protocol):
             try:
                 if isinstance(result, CairnError):
                     self.fail(result)
+                elif (outcome := self.running.told(cached, values, result)) is not None:
+                    tell(outcome)
                 else:
-                    tell(self._outcome(cached, values, result))
+                    self.begin(again())
+                    return
+            except CairnError as problem:  # of a block
+                self.fail(problem)
             except Exception as problem:
                 self.fail(owned(problem, "the answer of another instance"))
             self.pump()
 
         return self.start(cached, values, done)
-
-    def _outcome(
-        self, cached: Cached, values: Sequence[Any], result: ReadResponse | WriteResponse
-    ) -> Outcome:
-        if isinstance(result, WriteResponse):
-            self.block.wrote()
-            count, rows = result.row_count, list(result.rows) if cached.prepared.columns else None
-            return Outcome(rows, count, cached.prepared.complete(count))
-        count = len(result.rows)
-        outcome = Outcome(result.rows, count, cached.prepared.complete(count))
-        self.block.noted(cached, values, self.parameters.context, outcome)
-        return outcome
 
     def is_back(self) -> bool:
         """An answer has come; False: nobody waits for it any more."""

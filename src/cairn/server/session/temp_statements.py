@@ -15,7 +15,7 @@ from cairn.model.tables.temporary import touches
 from cairn.model.types.values import OIDS
 from cairn.node.statements.asker.explaining import Inner
 from cairn.node.statements.at_once import Outcome
-from cairn.node.statements.blocks.open_block import Given
+from cairn.node.statements.blocks.parts import Given
 from cairn.node.statements.context import Context
 from cairn.node.statements.temporary.tables import Temps
 from cairn.server.audit import Who

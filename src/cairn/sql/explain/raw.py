@@ -59,6 +59,7 @@ def _text(fragment: Fragment, values: Sequence[Any] | None) -> str:
 
 
 Ran = Callable[[ScatterRead], ScatterRead]
+WIDE = (1, 1_000)  # a range of buckets as owners have them
 
 
 def sources(
@@ -72,7 +73,7 @@ def sources(
         case PointWrite() if isinstance(bound, BoundChange):
             yield _read_by(bound), plan.sql, plan.bind
         case ScatterWrite(fragment=fragment):
-            yield _read_by(fragment.block), _at_an_owner(fragment, values), fragment.bind
+            yield _read_by(fragment.block), *_at_an_owner(fragment, values)
         case InsertSelect(read=read) | KeyedWrite(read=read) | GlobalWrite(read=read):
             yield from _sources(read, values, ran)
     yield from _sources(plan, values, ran)
@@ -86,25 +87,23 @@ def _sources(plan: Any, values: Sequence[Any], ran: Ran) -> Iterator[tuple[Any, 
             yield plan.query, plan.sql, plan.bind
         case ScatterRead():
             for fragment in ran(plan).fragments:
-                yield fragment.block, _at_an_owner(fragment, values), _with_rows(fragment)
+                yield fragment.block, *_at_an_owner(fragment, values)
             for step in plan.steps:
                 yield from _sources(step.plan, values, ran)
-
-
-def _with_rows(fragment: Fragment) -> Bind:
-    """Without rows: SQLite is only asked how it would go about it."""
-    none = ("[]",) * len(fragment.sent)
-    return (lambda params: (*fragment.bind(params), *none)) if none else fragment.bind
 
 
 def _read_by(bound: BoundChange) -> Any:
     return (bound.source, bound.where, *(expr for _, expr in bound.sets or ()))
 
 
-def _at_an_owner(fragment: Fragment, values: Sequence[Any]) -> str:
-    """Owners have ranges of buckets; which ones makes no difference to SQLite."""
-    is_pruned = fragment.buckets is not None and fragment.bucket_set(values) is not None
-    return fragment.with_ranges([(1, 1)] if is_pruned else [(1, 2)])
+def _at_an_owner(fragment: Fragment, values: Sequence[Any]) -> tuple[str, Bind]:
+    """Owners have wide ranges of buckets; which ones makes no difference to SQLite. Without rows of
+    others: it is only asked how it would go about it."""
+    buckets = fragment.bucket_set(values)
+    ranges = [WIDE] if buckets is None else [(each, each) for each in sorted(buckets)]
+    sql, args = fragment.asked(values, ranges)
+    none = ("[]",) * len(fragment.sent)
+    return sql, lambda params: (*args, *none)
 
 
 def raw_sections(

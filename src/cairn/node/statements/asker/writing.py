@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, TypeGuard
+from typing import Any
 
 import msgspec
 
@@ -126,15 +126,11 @@ class Writes:
             return write.tier, _point_request(write, write.bind(params)), ()
         if isinstance(write, plans.ShardedInsert):
             rows = write.rows(params)
-        elif isinstance(write, plans.InsertSelect) and _is_anywhere(write.read):
-            args = write.read.bind(params)
-            try:
-                found = self._owners.execution.reader.quick(write.read.sql, args)
-            except NumbersNeeded:
+        elif isinstance(write, plans.InsertSelect):
+            made = self.made_at_once(write, params)
+            if made is None:
                 return None
-            if found is None or len(found) > FEW_ROWS:
-                return None
-            rows = write.rows(found)
+            rows = made
         else:
             return None
         if not 0 < len(rows) <= FEW_ROWS or _ASKS in write.sql:
@@ -143,6 +139,19 @@ class Writes:
         given = tuple(row for _, row in rows)
         request = WriteRequest(table.id, table.schema_version, write.sql, given, buckets=buckets)
         return write.tier, request, rows
+
+    def made_at_once(
+        self, write: plans.InsertSelect, params: Params
+    ) -> list[tuple[int, plans.Row]] | None:
+        """A few new rows that need no row of a sharded table; None: they take longer."""
+        read = write.read
+        if not isinstance(read, plans.PointRead) or read.bucket is not None:
+            return None
+        try:
+            found = self._owners.execution.reader.quick(read.sql, read.bind(params))
+        except NumbersNeeded:
+            return None
+        return None if found is None or len(found) > FEW_ROWS else write.rows(found)
 
     def _start_few(
         self, tier: str, request: WriteRequest, callback: Done, may_hop: bool
@@ -227,10 +236,6 @@ def _arranging(
         callback(result)
 
     return done
-
-
-def _is_anywhere(read: plans.ReadPlan) -> TypeGuard[plans.PointRead]:
-    return isinstance(read, plans.PointRead) and read.bucket is None
 
 
 def _may_take_long(owners: Owners, plan: plans.PointWrite) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from cairn.model.errors import (
     BlockConflict,
     BlockLeaves,
+    CairnError,
     NotSent,
     OutcomeUnknown,
     PlanOutdated,
@@ -25,6 +26,7 @@ from cairn.node.statements.asker.owners import Params
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.blocks.block_owner import BlockOwner
 from cairn.node.statements.context import LATE, Context
+from cairn.node.statements.ending import Ticket
 from cairn.sql import plans
 from cairn.sql.plan.places import Place, places
 from cairn.sql.plans import Prepared
@@ -190,22 +192,51 @@ class Blocks:
         `read` behind it. `like` are statements with the same owner."""
 
         async def attempt() -> BlockResponse:
-            self._check_schema(block)
-            owner = self.owner((*like, *block))
-            request = BlockRequest(
-                tuple(listed.item for listed in block),
-                is_commit,
-                owner.tier,
-                owner.buckets,
-                owner.is_all,
-                context.left_s(BLOCK_S),
-                read,
-            )
+            replicaset, request = self._request(block, context, is_commit, like, read)
             context.check()
-            return await self._ask(owner.replicaset, request, context)
+            return await self._ask(replicaset, request, context)
 
         work = self._reads.owners.following(attempt, context)
         return await context.watched(work)
+
+    def start(
+        self,
+        block: Sequence[Listed],
+        context: Context,
+        ticket: Ticket,
+        callback: Callable[[Any], None],
+        *,
+        is_commit: bool,
+        like: Sequence[Listed],
+    ) -> bool:
+        """`send` without a task, to rows that are here. False: nothing was begun. The callback has
+        the answer, or an error; `Again`: nothing was done, and `send` is the way."""
+        owners = self._reads.owners
+        try:
+            replicaset, request = self._request(block, context, is_commit, like)
+            is_here = owners.routes.master(replicaset) == owners.raft_id
+        except CairnError:
+            return False
+        if not is_here or not self._owner.start(request, ticket, callback):
+            return False
+        owners.local += 1
+        return True
+
+    def _request(
+        self,
+        block: Sequence[Listed],
+        context: Context,
+        is_commit: bool,
+        like: Sequence[Listed],
+        read: ReadRequest | None = None,
+    ) -> tuple[str, BlockRequest]:
+        """Whom to ask, as it is now, and for what."""
+        self._check_schema(block)
+        owner = self.owner((*like, *block))
+        items = tuple(listed.item for listed in block)
+        left_s = context.left_s(BLOCK_S)
+        asked = (items, is_commit, owner.tier, owner.buckets, owner.is_all, left_s, read)
+        return owner.replicaset, BlockRequest(*asked)
 
     def _check_schema(self, block: Sequence[Listed]) -> None:
         catalog = self._state.catalog

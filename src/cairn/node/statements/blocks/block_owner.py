@@ -35,6 +35,7 @@ from cairn.model.types.values import from_physical, micros_to_datetime
 from cairn.model.unexpected import owned
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.statements.asker.numbers import Numbers
+from cairn.node.statements.asker.owners import MOVING
 from cairn.node.statements.blocks.block_runs import (
     LOOK_EVERY,
     BlockRun,
@@ -99,9 +100,7 @@ class BlockOwner:
 
     async def _run(self, request: BlockRequest, stopped: Cancelled) -> BlockResponse:
         planned = [await self._planned(item) for item in request.items]
-        is_quick = len(planned) <= QUICK_STATEMENTS and all(
-            _is_quick(each, item.rows) for each, item in zip(planned, request.items, strict=True)
-        )
+        is_quick = _are_quick(request, planned)
         if request.read is not None:
             is_quick = False
             self._execution.reads.check_text(request.read)
@@ -130,6 +129,44 @@ class BlockOwner:
             if not request.is_commit:
                 await self._execution.guard.check_looked(epoch)
             return answer
+
+    def start(self, request: BlockRequest, ticket: Ticket, callback: Callable[[Any], None]) -> bool:
+        """`run` without a task, for rows by their keys. False: nothing was begun.
+
+        The callback has the answer or an error; `Again`: nothing was done, and `run` is the way.
+        """
+        data, planned = self._execution.data, self._known(request)
+        if planned is None or data.fence.is_sync or data.is_held_up or request.read is not None:
+            return False
+        if not _are_quick(request, planned):
+            return False
+        epoch = data.fence.epoch
+
+        def done(answer: BlockResponse | CairnError) -> None:
+            callback(self._judged(answer, request, epoch))
+
+        catalog, now = self._state.catalog, asyncio.get_running_loop().time
+        self._execution.writes.start_block(
+            lambda: self._work(request, planned, catalog, now, True, ticket),
+            is_commit=request.is_commit,
+            is_quick=True,
+            callback=done,
+        )
+        return True
+
+    def _judged(
+        self, answer: BlockResponse | CairnError, request: BlockRequest, epoch: int
+    ) -> BlockResponse | CairnError:
+        if isinstance(answer, _NOT_DONE):
+            return Again("not done")
+        tells = not isinstance(answer, CairnError) or answer.sqlstate.startswith("23")
+        if tells and not request.is_commit:
+            try:
+                if not self._execution.guard.may_tell_looked(epoch):
+                    return Again("not confirmed")
+            except CairnError:
+                return Again("not confirmed")
+        return answer
 
     def _queued(
         self,
@@ -166,6 +203,18 @@ class BlockOwner:
         if found.types != item.types:
             raise BlockConflict("the schema has changed under the block")
         return found.prepared
+
+    def _known(self, request: BlockRequest) -> list[Prepared] | None:
+        """The same for what was understood before, by the present catalogue."""
+        catalog, planned = self._state.catalog, []
+        for item in request.items:
+            found = self._plans.get((item.text, item.oids, item.user))
+            if found is None or found.catalog is not catalog:
+                return None
+            if found.sharded != item.tables or found.types != item.types:
+                return None
+            planned.append(found.prepared)
+        return planned
 
     def learn(self, prepared: Prepared, oids: tuple[int, ...], user: int) -> None:
         """A statement that was planned at this instance for the present catalogue."""
@@ -335,6 +384,14 @@ class _Buckets:
         )
 
 
+class Again(CairnError):
+    """Nothing was done, and the answer has to be waited for in another way."""
+
+
+#: Numbers or parents that are not here yet, work that is too long, rows or masters that move.
+_NOT_DONE = (NumbersNeeded, TooLong, ParentNotSeen, *MOVING)
+
+
 class _Seen(Exception):
     """The block is to be taken back; its savepoint is rolled back."""
 
@@ -352,6 +409,12 @@ class _Planned:
 
 def _prepared(item: BlockItem, catalog: Catalog) -> Prepared:
     return prepare(item.text, catalog, param_oids=item.oids, user_id=item.user)
+
+
+def _are_quick(request: BlockRequest, planned: Sequence[Prepared]) -> bool:
+    return len(planned) <= QUICK_STATEMENTS and all(
+        _is_quick(each, item.rows) for each, item in zip(planned, request.items, strict=True)
+    )
 
 
 def _is_quick(prepared: Prepared, given: Sequence[Any] | None = None) -> bool:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from sys import getsizeof
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -32,16 +32,29 @@ from cairn.model.errors import (
     PlanOutdated,
     Unsupported,
 )
-from cairn.model.rpc import BlockResponse, ReadRequest
+from cairn.model.rpc import BlockResponse
 from cairn.model.settings import limits
+from cairn.node.statements.asker.hops import HERE, Hop
 from cairn.node.statements.asker.owners import MOVING
 from cairn.node.statements.at_once import Outcome
-from cairn.node.statements.blocks.asking import Blocks, Listed, Statement, made_here
+from cairn.node.statements.blocks.asking import Listed, Statement, made_here
+from cairn.node.statements.blocks.block_owner import Again
 from cairn.node.statements.blocks.block_runs import Told, digest, is_ordered
+from cairn.node.statements.blocks.parts import (
+    Done,
+    EarlyRead,
+    Given,
+    Mark,
+    Trial,
+    Written,
+    as_told,
+    before,
+)
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor
 from cairn.sql import plans
 from cairn.sql.functions.function_list import calls_late
+from cairn.sql.plans import Prepared
 from cairn.storage.files.pieces import Row
 
 _READS = (plans.PointRead, plans.ScatterRead)
@@ -49,6 +62,9 @@ _BLOCK_WRITES = (*plans.ROW_WRITES, plans.Returning, plans.BlockPlan)
 COPIES = 2  # of a statement's bytes: as values, and with what it was told
 _OF_VALUES = ("21", "22", "23")  # errors that values make
 READ_BYTES = 300  # that a read keeps beside its parameters
+#: What may touch a few rows by their keys: `block_owner` asks more closely.
+_STARTED = (plans.PointRead, plans.PointWrite, plans.ShardedInsert, plans.InsertSelect)
+_STARTED += (plans.Returning,)  # type: ignore[assignment]
 _SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPlan)
 
 
@@ -56,20 +72,6 @@ _SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPla
 MAKING = frozenset(
     ("CREATE TABLE", "CREATE INDEX", "CREATE VIEW", "CREATE SEQUENCE", "CREATE TYPE")
 )
-
-
-class Mark(NamedTuple):
-    """What a savepoint keeps: how long the list was, and from which read on it was strict."""
-
-    listed: int
-    strict_from: int | None
-
-
-class Given(NamedTuple):
-    """An INSERT for the owner, and the rows for it: each with its bucket."""
-
-    statement: Statement
-    rows: Sequence[tuple[int, Row]]
 
 
 class OpenBlock:
@@ -91,7 +93,7 @@ class OpenBlock:
         self._first: Listed | None = None  # that writes: it says whose the block is
         self._bytes = 0
         self._held = 0
-        self._read: list[_Read] = []  # before the first write, and not in the list yet
+        self._read: list[EarlyRead] = []  # before the first write, and not in the list yet
         self._unseen = ""  # why something that was read cannot be compared again
         self._alone = 0  # statements that committed rows by themselves
         self._schema = 0  # the same for changes of the schema
@@ -270,7 +272,7 @@ class OpenBlock:
             self._keep(READ_BYTES + sum(map(getsizeof, params)))
             rows = list(outcome.rows or ())
             mark = digest(Told(len(rows), rows), is_ordered(prepared))
-            self._read.append(_Read(statement, tuple(params), context, mark))
+            self._read.append(EarlyRead(statement, tuple(params), context, mark))
             why = ""
         self._unseen = self._unseen or why
         first = self._strict_from
@@ -292,7 +294,7 @@ class OpenBlock:
 
     def _listed_reads(self) -> list[Listed]:
         return [
-            _told(self._blocks.listed(each.statement, each.params, each.context), each.mark, ())
+            as_told(self._blocks.listed(each.statement, each.params, each.context), each.mark, ())
             for each in self._read
         ]
 
@@ -330,20 +332,22 @@ class OpenBlock:
             listed = self._blocks.listed(statement, params, context, rows)
         first = () if self._first is None else (self._first,)
         self._check_room(listed)
-        block = [*self._before(listed), listed]
+        block = [*before(self._list, listed), listed]
         try:
             answer = await self._sent(block, context, is_commit=False, like=first)
         except BaseException as problem:
             self._keep(-listed.size * COPIES)
-            if isinstance(problem, CairnError) and problem.sqlstate.startswith(_OF_VALUES):
-                await self._check_holds(context)
+            if isinstance(problem, CairnError) and self._is_doubtful(problem):
+                await self._sent(self._whole(), context, is_commit=False, like=self._list)
             raise
-        told = _told(listed, answer.digest, answer.tape)
+        return self._took(statement.prepared, listed, answer)
+
+    def _took(self, prepared: Prepared, listed: Listed, answer: BlockResponse) -> Outcome:
+        told = as_told(listed, answer.digest, answer.tape)
         self._list.append(told)
         self._bytes += told.size
         if told.is_write:
             self._first = self._first or told
-        prepared = statement.prepared
         found = answer.rows if prepared.columns else None
         return Outcome(found, answer.row_count, prepared.complete(answer.row_count))
 
@@ -352,9 +356,9 @@ class OpenBlock:
     ) -> Outcome:
         """Rows of other replicasets as they are committed, and those of the block's as it has
         written them. COMMIT cannot compare that."""
-        before = self._before(self._blocks.listed(statement, params, context))
+        needed = before(self._list, self._blocks.listed(statement, params, context))
         assert self._first is not None
-        overlay = _Written(self._blocks, before, self._first, context) if before else None
+        overlay = Written(self._blocks, needed, self._first, context) if needed else None
         context = msgspec.structs.replace(context, overlay=overlay)
         outcome = await self._executor.run(statement, params, context)
         self._unseen = self._unseen or "rows of several replicasets"
@@ -388,24 +392,6 @@ class OpenBlock:
             )
         self._keep(listed.size * COPIES)
 
-    def _before(self, listed: Listed) -> list[Listed]:
-        """Writes of the list whose rows the statement, or another one of these, may touch."""
-        found: list[Listed] = []
-        wanted = [listed]
-        for each in reversed(self._list):
-            if each.is_write and any(_overlap(each, other) for other in wanted):
-                found.append(each)
-                if each.buckets != listed.buckets or each.item.tables != listed.item.tables:
-                    wanted.append(each)
-            if len(found) > limits.BLOCK_REPLAY:
-                raise LimitExceeded(
-                    f"more than {limits.BLOCK_REPLAY} statements of this block touch "
-                    "the same bucket",
-                    hint="use INSERT with several rows, a DO block, or shorter blocks",
-                )
-        found.reverse()
-        return found
-
     def _check_together(self) -> None:
         """The list had one owner before: if it has not now, its buckets went apart."""
         written = [each for each in self._list if each.is_write]
@@ -414,23 +400,90 @@ class OpenBlock:
         except BlockLeaves:
             raise BlockConflict("the buckets of the block's rows moved apart") from None
 
+    # --- without a task ---------------------------------------------------------------------------
+
+    def start(
+        self, statement: Statement, params: Sequence[Any], context: Context, done: Done
+    ) -> Hop | None:
+        """`run` for a few rows by their keys that are here; None: nothing was begun.
+
+        `done` is given how to go on: that has the outcome, or None when `run` is the way.
+        """
+        prepared = statement.prepared
+        if not isinstance(prepared.plan, _STARTED) or prepared.locks or self.is_strict:
+            return None
+        if self._alone or self.reads_outside(statement):
+            return None
+        context = msgspec.structs.replace(context, now=self.now)
+        try:
+            self._blocks.check_fresh(statement, context.user_id)
+            made, rows = made_here(prepared.plan), None
+            if made is not None:
+                values = prepared.start(params, self.now)
+                rows = self._executor.writes.made_at_once(made, values)
+                if rows is None:
+                    return None
+            listed = self._blocks.listed(statement, params, context, rows)
+            needed = before(self._list, listed)
+            self._check_room(listed)
+        except (PlanOutdated, LimitExceeded):
+            return None
+
+        def finish(answer: BlockResponse | CairnError) -> Outcome | None:
+            if isinstance(answer, CairnError):
+                self._keep(-listed.size * COPIES)
+                if isinstance(answer, Again) or self._is_doubtful(answer):
+                    return None
+                raise answer
+            return self._took(prepared, listed, answer)
+
+        trial = Trial(done, finish, lambda: self._keep(-listed.size * COPIES))
+        first = () if self._first is None else (self._first,)
+        sent = (*needed, listed)
+        if self._blocks.start(
+            sent, context, trial.ticket, trial.answered, is_commit=False, like=first
+        ):
+            return trial
+        self._keep(-listed.size * COPIES)
+        return None
+
+    def start_commit(self, context: Context, done: Done) -> Hop | None:
+        """The same for `commit`. It is not ended half-way."""
+        if not self.has_written or self.is_strict:
+            return None
+        context = msgspec.structs.replace(context, now=self.now)
+        try:
+            block = self._whole()
+        except CairnError:
+            return None
+
+        def finish(answer: BlockResponse | CairnError) -> bool:
+            if isinstance(answer, Again):
+                return False
+            if isinstance(answer, CairnError):
+                raise answer
+            return True
+
+        trial = Trial(done, finish)
+        if self._blocks.start(
+            block, context, trial.ticket, trial.answered, is_commit=True, like=self._list
+        ):
+            return HERE
+        return None
+
     # --- the end ----------------------------------------------------------------------------------
 
     async def commit(self, context: Context) -> None:
         """All of it at once, if all that was told still holds."""
         if self.has_work:
             context = msgspec.structs.replace(context, now=self.now)
-            block = self._whole()
-            await self._sent(block, context, is_commit=self.has_written, like=self._list)
+            await self._sent(self._whole(), context, is_commit=self.has_written, like=self._list)
 
-    async def _check_holds(self, context: Context) -> None:
-        """Before an error is told that may come from what the block was told before: where that
-        does not hold any more, the client is to begin anew, and not to believe the error."""
-        if self.has_written:
-            await self._sent(self._whole(), context, is_commit=False, like=self._list)
+    def _is_doubtful(self, problem: CairnError) -> bool:
+        """It may come from what the block was told before, and that may not hold any more."""
+        return self.has_written and problem.sqlstate.startswith(_OF_VALUES)
 
     def _whole(self) -> list[Listed]:
-        """All that was told and has to hold."""
         reads = self._listed_reads()
         first = len(reads) if self._strict_from is None else self._strict_from
         early = self._of_the_same_owner(reads[:first]) if self.has_written else []
@@ -454,42 +507,3 @@ class OpenBlock:
         assert self._first is not None
         owner = self._blocks.owner((self._first,)).replicaset
         return [each for each in reads if not each.item.tables or self._blocks.is_at(each, owner)]
-
-
-class _Read(msgspec.Struct, frozen=True):
-    """What was read before the first write: it is looked at again only if there is one."""
-
-    statement: Any
-    params: tuple[Any, ...]
-    context: Context
-    mark: bytes
-
-
-class _Written:
-    """The block's writes, under a read of the same rows."""
-
-    def __init__(
-        self, blocks: Blocks, before: list[Listed], first: Listed, context: Context
-    ) -> None:
-        self._blocks, self._before, self._first = blocks, before, first
-        self._context = context
-
-    def is_at(self, replicaset: str) -> bool:
-        return self._blocks.is_at(self._first, replicaset)
-
-    async def read(self, request: ReadRequest) -> list[Any]:
-        answer = await self._blocks.send(
-            self._before, self._context, is_commit=False, like=(self._first,), read=request
-        )
-        return list(answer.rows)
-
-
-def _told(listed: Listed, mark: bytes, tape: tuple[Any, ...]) -> Listed:
-    item = msgspec.structs.replace(listed.item, told=mark, tape=tape)
-    return msgspec.structs.replace(listed, item=item)
-
-
-def _overlap(one: Listed, other: Listed) -> bool:
-    if one.item.tables.keys().isdisjoint(other.item.tables):
-        return False
-    return one.buckets is None or other.buckets is None or not one.buckets.isdisjoint(other.buckets)

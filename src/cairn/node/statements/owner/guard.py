@@ -109,6 +109,11 @@ class RowGuard:
         self.check_lease()
         await self._check_seen(epoch)
 
+    def may_tell_looked(self, epoch: int) -> bool:
+        """The same in this turn; False: it has to be waited for."""
+        self.check_lease(epoch)
+        return not self.data.fence.is_sync
+
     def _seen_at_most(self) -> int:
         """The last lsn of our own that a read of just now may have seen.
 
