@@ -121,6 +121,8 @@ bench-sql: setup
 	$(BIN)/python bench/sql_more.py
 	$(BIN)/python bench/sql_two.py
 	$(BIN)/python bench/sql_wide.py
+	$(BIN)/python bench/sql_tpch.py
+	$(BIN)/python bench/sql_apps.py
 
 bench-clients: setup
 	$(BIN)/python bench/clients_driver.py

@@ -9,7 +9,7 @@ BATCH, COLUMNS, COPY = "native/batch.c", "native/columns_in.c", "native/copy_in.
 FIELDS, FUNCTIONS, KEYS = "native/fields.c", "native/functions.c", "native/keys.c"
 PACKED, PACKING, REALS = "native/packed_rows.c", "native/packing.h", "native/reals.c"
 OUT, UTF8, UNPACKING = "native/rows_out.c", "native/utf8.h", "native/unpacking.h"
-QUERY = "native/packed_out.c"
+QUERY, PIECES = "native/packed_out.c", "native/packed_pieces.c"
 READ, POINT, NEW = "native/point_read.c", "native/point_bind.c", "native/point_insert.c"
 LINES, HOSTILE = "tests/native/test_lines.py", "tests/native/test_hostile.py"
 ROWS, MESSAGES = "tests/native/test_packed_rows.py", "tests/native/test_messages.py"
@@ -21,10 +21,61 @@ TIMES, LIKES, TWINS = "native/times.c", "native/likes.c", "tests/native/test_twi
 SHOWN, TOLD = "native/shown.c", "native/packed_messages.c"
 TELLING = "tests/native/test_packed_messages.py"
 GROUPS, OF_GROUPS = "native/groups.c", "tests/native/test_groups.py"
+TEXTS = "native/texts.c"
+JSON, OF_JSON = "native/json.c", "tests/native/test_json.py"
+OF_PIECES = "tests/native/test_packed_pieces.py"
 SUMS, STREAMS = "tests/native/test_functions.py", "tests/native/test_columns.py"
 
 #: (rule, name, file, old, new, test)
 OF_C: tuple[tuple[str, str, str, str, str, str], ...] = (
+    (
+        *("C", "C: JSON: a name that stands twice is told twice", JSON),
+        *("if (is_same(names[other], name))", "if (0)"),
+        OF_JSON,
+    ),
+    (
+        *("C", "C: JSON: an escape is told as it is written", JSON),
+        *("if (*at == '\\\\' || *at < 0x20", "if (*at < 0x20"),
+        OF_JSON,
+    ),
+    (
+        *("C", "C: JSON: what stands behind the value does not matter", JSON),
+        *(
+            "return at + 1 == reader->end;\n        if (*at++ != ',')",
+            "return 1;\n        if (*at++ != ',')",
+        ),
+        OF_JSON,
+    ),
+    (
+        *("C", "C: JSON: a number may begin with zeros", JSON),
+        *("(*digits == '0' && (end - digits > 1 || is_negative))", "0"),
+        OF_JSON,
+    ),
+    (
+        *("C", "C: JSON: the part behind the last mark is none", TEXTS),
+        *("place > 1 ? 0 :", "place > 0 && found == end ? 0 :"),
+        OF_JSON,
+    ),
+    (
+        *("C", "C: the last rows of a piece are lost", PIECES),
+        *("cursor->is_over = !cursor->out.rows;", "cursor->is_over = !cursor->from;"),
+        OF_PIECES,
+    ),
+    (
+        *("C", "C: a statement that failed ends well", PIECES),
+        *("state == SQLITE_DONE ? SQLITE_OK", "state ? SQLITE_OK"),
+        OF_PIECES,
+    ),
+    (
+        *("C", "C: packed values of a statement are not kept", PIECES),
+        *("memcpy(cursor->given, given, (size_t)size);", "cursor->given = (uint8_t *)given;"),
+        OF_PIECES,
+    ),
+    (
+        *("C", "C: a statement may have any number of columns", PIECES),
+        *("cursor->columns > COLUMNS_MOST", "cursor->columns > 1000000"),
+        OF_PIECES,
+    ),
     (
         *("C", "C: a number of twenty digits wraps", FIELDS),
         *("end - text > DIGITS_MOST + 1", "end - text > DIGITS_MOST + 2"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -37,10 +36,11 @@ from cairn.sql.functions.functions import register
 from cairn.sql.plans import Prepared
 from cairn.sql.render.constraints import translate
 from cairn.sql.render.render import Renderer
-from cairn.sql.render.sent import Parcel
+from cairn.sql.render.sent import Parcel, Sent
 from cairn.sql.render.slots import Slots, with_ranges
 from cairn.storage.files.reshaping import check_rows, reshape
 from cairn.storage.groups import Groups
+from cairn.storage.packed_twin import packed_rows
 from cairn.storage.sqlite_errors import translated
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -215,7 +215,7 @@ class Cluster:
             for k, fragment in enumerate(plan.fragments):
                 parcels = [each.parcel(gathered[each.table]) for each in fragment.sent]
                 gathered.append([])
-                names = ", ".join(f"x{at}" for at in range(len(fragment.types)))
+                names = ", ".join(f"x{at} {of}" for at, of in enumerate(fragment.storage))
                 merge.execute(f"CREATE TEMP TABLE m{k} ({names})")
                 marks = ", ".join("?" * len(fragment.types))
                 if fragment.splits:
@@ -226,11 +226,18 @@ class Cluster:
                     if any(not _reaches(each, bounds) for each in parcels):
                         continue
                     self.asked.append(at)
-                    sent = [each.text([bounds]) for each in parcels]
+                    sent = [each.of([bounds]) for each in parcels]
                     rows = self._told(at, fragment, bounds, values, sent)
                     gathered[-1] += rows
-                    self.moved += len(rows) + sum(len(json.loads(text)) for text in sent)
+                    self.moved += len(rows) + sum(
+                        len(list(packed_rows(data, width_of(each))))
+                        for data, each in zip(sent, fragment.sent, strict=True)
+                    )
                     merge.executemany(f"INSERT INTO m{k} VALUES ({marks})", rows)
+            for k, columns in plan.indexes:
+                shown = ", ".join(f"x{at}" for at in columns)
+                name = "_".join(map(str, columns))
+                merge.execute(f"CREATE INDEX temp.i{k}_{name} ON m{k} ({shown})")
             return merge.execute(plan.sql, plan.bind(values)).fetchall()
         finally:
             for k in range(len(plan.fragments)):
@@ -248,7 +255,7 @@ class Cluster:
         fragment: plans.Fragment,
         bounds: tuple[int, int],
         values: list[Any],
-        sent: list[str],
+        sent: list[bytes],
     ) -> list[Any]:
         """What an owner tells. Groups that C can make are those that SQLite makes."""
         sql, given = fragment.asked(values, [bounds])
@@ -494,6 +501,13 @@ def _ways(plan: plans.ScatterRead) -> list[plans.ScatterRead]:
     """Other than to gather all: one fragment's rows stay, some are dealt out, or one has all."""
     found = [each.plan for each in (*plan.meetings, *plan.exchanges)]
     return found if plan.alone is None else [*found, plan.alone]
+
+
+def width_of(sent: Sent) -> int:
+    """Columns of its packed rows."""
+    if sent.bucket is None and not sent.is_set:
+        return sent.width
+    return len(sent.columns) + (sent.bucket is not None)
 
 
 def _reaches(parcel: Parcel, bounds: tuple[int, int]) -> bool:

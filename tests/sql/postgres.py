@@ -146,7 +146,7 @@ def both(postgres: Any) -> Both:
 
 #: Where equal numbers meet, either answer may show the zeros of another one of them.
 _TIES = re.compile(
-    r"\b(min|max|greatest|least|group by|distinct|union|intersect|row_number|limit)\b", re.I
+    r"\b(min|max|greatest|least|group by|distinct|union|intersect|except|row_number|limit)\b", re.I
 )
 
 

@@ -324,6 +324,7 @@ class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     shape: RowShape | None = None  # rows may be told as messages for the client, see `encoded`
     later_bytes: int = 0  # of each piece after the first; 0: as that one
     grouped: str = ""  # the same as `sql` by `packed_groups`, which may leave it to `sql`
+    is_packed: bool = False  # rows may be told packed, see `ReadResponse.is_packed`
 
 
 class ReadResponse(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -332,6 +333,7 @@ class ReadResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     cursor: int = 0  # there is more, under this number
     encoded: bytes = b""  # instead of `rows`: DataRow messages, for whoever gave a shape
     count: int = 0  # of them
+    is_packed: bool = False  # they are rows of MessagePack behind each other
 
 
 class ReadPiece(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -342,6 +344,7 @@ class ReadPiece(msgspec.Struct, frozen=True, omit_defaults=True):
     cursor: int = 0
     encoded: bytes = b""
     count: int = 0
+    is_packed: bool = False
 
 
 class ReadMore(msgspec.Struct, frozen=True, omit_defaults=True):

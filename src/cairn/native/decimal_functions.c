@@ -380,7 +380,7 @@ static const Known DECIMALS[] = {
 
 int twin_functions(sqlite3 *db, const sqlite3_api *api)
 {
-    const Known *const ALL[] = {DECIMALS, TIMES, LIKES};
+    const Known *const ALL[] = {DECIMALS, TIMES, LIKES, JSONS, TEXTS_IN_C};
     sqlite = api;
     for (size_t list = 0; list < sizeof ALL / sizeof *ALL; list++)
         for (const Known *each = ALL[list]; each->name; each++) {

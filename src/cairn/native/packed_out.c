@@ -3,7 +3,7 @@
    Called without a lock of Python: the thread that reads keeps nobody waiting. Whatever goes wrong is
    left to Python, which reads the same again and says what it is. */
 
-#include "batch.h"
+#include "packed_out.h"
 #include "packing.h"
 #include "point.h"
 #include "unpacking.h"
@@ -21,8 +21,7 @@ static int bind(sqlite3_stmt *to, int number, const Unpacked *value)
     }
 }
 
-/* `given` are packed values behind each other, one for each parameter. */
-static int bind_all(sqlite3_stmt *to, const uint8_t *given, const uint8_t *end)
+int packed_bind(sqlite3_stmt *to, const uint8_t *given, const uint8_t *end)
 {
     for (int number = 1; given < end; number++) {
         const uint8_t *next = after_value(given, end);
@@ -66,7 +65,7 @@ static int put_value(Batch *out, sqlite3_stmt *from, int column, size_t *length,
     return 1;
 }
 
-static int put_row(Batch *out, sqlite3_stmt *from, int columns, uint64_t *counted)
+int packed_put_row(Batch *out, sqlite3_stmt *from, int columns, uint64_t *counted)
 {
     uint8_t head[3];
     size_t length = (size_t)(pack_head(head, (uint32_t)columns) - head);
@@ -92,14 +91,14 @@ EXPORT int packed_out(sqlite3 *db, const char *sql, int32_t length, int32_t colu
     int state = ODD;
     out->size = out->rows = 0;
     *counted = 0;
-    if (point_compile(db, sql, length, &from) && bind_all(from, given, given + given_length))
+    if (point_compile(db, sql, length, &from) && packed_bind(from, given, given + given_length))
         while (state == ODD) {
             int stepped = SQLITE_DONE;
             if (out->rows < most_rows && *counted <= most_bytes)
                 stepped = point_sqlite->step(from);
             if (stepped == SQLITE_DONE)
                 state = TAKEN;
-            else if (stepped != SQLITE_ROW || !put_row(out, from, columns, counted))
+            else if (stepped != SQLITE_ROW || !packed_put_row(out, from, columns, counted))
                 break;
         }
     if (from)

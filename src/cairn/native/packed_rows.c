@@ -5,6 +5,7 @@
    or from a disk: nothing in them is believed before its end was looked at. */
 
 #include "batch.h"
+#include "packed_out.h"
 #include "sqlite_abi.h"
 #include "unpacking.h"
 #include "utf8.h"
@@ -17,6 +18,14 @@
 enum { DATA = WIDTH, WANTED = WIDTH + 1 }; /* hidden columns: the arguments */
 
 static const sqlite3_api *sqlite;
+
+typedef struct {
+    sqlite3_vtab base;
+    int64_t rows; /* that SQLite plans for */
+} Table;
+
+/* SQLite makes an index of so many for a join, and does not begin with them where nothing finds the others. */
+static const int64_t MANY = 10000;
 
 typedef struct {
     sqlite3_vtab_cursor base;
@@ -121,14 +130,19 @@ static int connect(sqlite3 *db, void *given, int count, const char *const *words
                    sqlite3_vtab **table, char **message)
 {
     char sql[64 + WIDTH * 6], *to = sql + sprintf(sql, "CREATE TABLE x(");
-    (void)given, (void)count, (void)words, (void)message;
+    (void)count, (void)words, (void)message;
     for (int number = 0; number < WIDTH; number++)
         to += sprintf(to, "c%d,", number);
     strcpy(to, "data HIDDEN,width HIDDEN)");
     int state = sqlite->declare_vtab(db, sql);
-    if (state == SQLITE_OK && !(*table = calloc(1, sizeof **table)))
-        state = SQLITE_NOMEM;
-    return state;
+    if (state != SQLITE_OK)
+        return state;
+    Table *made = calloc(1, sizeof *made);
+    if (!made)
+        return SQLITE_NOMEM;
+    made->rows = *(const int64_t *)given;
+    *table = &made->base;
+    return SQLITE_OK;
 }
 
 static int disconnect(sqlite3_vtab *table)
@@ -139,8 +153,8 @@ static int disconnect(sqlite3_vtab *table)
 
 static int best_index(sqlite3_vtab *table, sqlite3_index_info *info)
 {
-    (void)table;
-    info->cost = 1e6;
+    info->rows = ((Table *)table)->rows;
+    info->cost = 1e2 * (double)info->rows;
     for (int at = 0; at < info->count; at++) {
         int number = info->constraints[at].column;
         if (number < DATA || info->constraints[at].op != SQLITE_INDEX_CONSTRAINT_EQ)
@@ -199,5 +213,6 @@ EXPORT int cairn_packed_rows(sqlite3 *db, char **message, const sqlite3_api *api
 {
     (void)message;
     sqlite = api;
-    return api->create_module(db, "packed_rows", &MODULE, NULL);
+    int state = packed_pieces_offered(db, api);
+    return state == SQLITE_OK ? api->create_module(db, "packed_rows", &MODULE, (void *)&MANY) : state;
 }

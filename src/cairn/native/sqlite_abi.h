@@ -91,7 +91,9 @@ typedef struct {
     Any before_column_blob[3];
     const void *(*column_blob)(sqlite3_stmt *, int);
     int (*column_bytes)(sqlite3_stmt *, int);
-    Any before_column_double[6];
+    Any before_column_count[1];
+    int (*column_count)(sqlite3_stmt *);
+    Any before_column_double[4];
     double (*column_double)(sqlite3_stmt *, int);
     Any before_column_int64[1];
     int64_t (*column_int64)(sqlite3_stmt *, int);

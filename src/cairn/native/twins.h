@@ -24,7 +24,7 @@ typedef struct {
     Function function;
 } Known;
 
-extern const Known TIMES[], LIKES[];
+extern const Known TIMES[], LIKES[], JSONS[], TEXTS_IN_C[];
 
 /* What SQLite said last is the error of this function: a statement that was stopped stays stopped. */
 void fail_likewise(sqlite3_context *context);

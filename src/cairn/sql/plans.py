@@ -14,7 +14,7 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table
 from cairn.model.tables.sequences import Numbering
 from cairn.model.types.enums import EnumType
-from cairn.model.types.values import ColumnType, Physical, from_physical
+from cairn.model.types.values import SQLITE_TYPES, ColumnType, Physical, from_physical
 from cairn.sql.change_plans import AclPlan as AclPlan
 from cairn.sql.change_plans import AlterSystemPlan as AlterSystemPlan
 from cairn.sql.change_plans import DdlPlan as DdlPlan
@@ -69,6 +69,11 @@ class Fragment:
     splits: tuple[Split, ...] = ()  # or it is done by parts, wherever their rows are dealt out to
     grouped: str = ""  # the same as `sql` for owners that can group by a hash
     keys: Keys | None = None  # that it lists, if it reads one table by them
+    is_narrow: bool = False  # a column is compared with a value: it may well give few rows
+
+    @property
+    def storage(self) -> list[str]:  # a sum of nothing but whole numbers is no REAL
+        return [SQLITE_TYPES.get(each, "").replace("REAL", "") for each in self.types]
 
     def bucket_set(self, params: Params) -> frozenset[int] | None:
         """Buckets to ask; None: all of the tier."""
@@ -118,6 +123,7 @@ class ScatterRead:
     meetings: tuple[Meeting, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     alone: ScatterRead | None = None  # the same as one fragment, if one replicaset has all rows
+    indexes: tuple[tuple[int, tuple[int, ...]], ...] = ()  # of table m<n>, these columns: no keys
 
     def meeting_at(self, fragment: int) -> Meeting | None:
         return next((each for each in self.meetings if each.stays == fragment), None)
@@ -126,8 +132,7 @@ class ScatterRead:
 @dataclass(frozen=True)
 class Meeting:
     """Another way to the same answer: one fragment's rows stay where they are, and those of the
-    others go there. `plan` has the same fragments, and one more in the place of that one.
-    """
+    others go there. `plan` has the same fragments, and one more in the place of that one."""
 
     stays: int
     plan: ScatterRead

@@ -10,12 +10,13 @@ from typing import Any
 
 import apsw
 
-from cairn.native.loading import FUNCTIONS, load
-from cairn.storage.files.pieces import Encode, Piece, Pieces, Row
+from cairn.native.loading import FUNCTIONS, PACKED_ROWS, load
+from cairn.storage.files.pieces import Encode, Packed, Piece, Pieces, Row, Rows, plain
 from cairn.storage.files.spill import OPEN_EMPTY, SpillFiles, native
 from cairn.storage.readers import Cancelled, Register, Steps, attach, only_reading
 from cairn.storage.sqlite_errors import translated
 
+WIDTH_MOST = 256  # columns that `packed_rows` has
 CACHE_KIB = 16_000  # of the gathered rows, and again of a sort: the rest goes to files
 
 
@@ -32,6 +33,7 @@ class Merger:
         attach(self.connection, raft, "raft", native())
         register(self.connection)
         load(self.connection, FUNCTIONS)
+        self._takes_packed = load(self.connection, PACKED_ROWS)
         self._steps: Steps | None = None
         self._cursor: apsw.Cursor | None = None
         self._pieces: Pieces | None = None
@@ -46,13 +48,21 @@ class Merger:
         with self._in_our_words():  # a limit of one step ends even this one
             self.connection.execute("BEGIN")
 
-    def table(self, width: int, rows: Sequence[Row]) -> None:
-        """The next table, and its first rows."""
-        columns = ", ".join(f"x{column}" for column in range(width))
+    def table(self, storage: Sequence[str], rows: Rows) -> None:
+        """The next table, and its first rows. `storage`: what SQLite has in each column, or empty.
+        Where it is that of the cluster's tables, indexes of both can be used for a join."""
+        columns = ", ".join(f"x{at} {each}" for at, each in enumerate(storage))
         with self._in_our_words():
             self.connection.execute(f"CREATE TABLE m{len(self._widths)} ({columns})")
-        self._widths.append(width)
+        self._widths.append(len(storage))
         self.add(rows)
+
+    def index(self, table: int, columns: Sequence[int]) -> None:
+        """Of a table that has all of its rows."""
+        shown = ", ".join(f"x{at}" for at in columns)
+        name = "_".join(map(str, ("i", table, *columns)))
+        with self._in_our_words():
+            self.connection.execute(f"CREATE INDEX {name} ON m{table} ({shown})")
 
     def given(self, number: int, width: int, rows: Sequence[Row]) -> None:
         """Table g<number>, which no fragment has gathered."""
@@ -62,11 +72,20 @@ class Merger:
             self.connection.execute(f"CREATE TABLE g{number} ({columns})")
             self.connection.executemany(f"INSERT INTO g{number} VALUES ({marks})", rows)
 
-    def add(self, rows: Sequence[Row]) -> None:
+    def add(self, rows: Rows) -> None:
         """More rows of the last table."""
-        at, marks = len(self._widths) - 1, ", ".join("?" * self._widths[-1])
+        at, width = len(self._widths) - 1, self._widths[-1]
+        if isinstance(rows, Packed) and self._takes_packed and width <= WIDTH_MOST:
+            columns = ", ".join(f"c{column}" for column in range(width))
+            for part in rows.parts:
+                with self._in_our_words():
+                    self.connection.execute(
+                        f"INSERT INTO m{at} SELECT {columns} FROM packed_rows(?, {width})", (part,)
+                    )
+            return
+        marks = ", ".join("?" * width)
         with self._in_our_words():
-            self.connection.executemany(f"INSERT INTO m{at} VALUES ({marks})", rows)
+            self.connection.executemany(f"INSERT INTO m{at} VALUES ({marks})", plain(rows))
 
     def start(self, sql: str, args: Sequence[Any], *, is_foreign: bool = False) -> None:
         """A text of another instance is a SELECT and no more, to its end."""

@@ -30,7 +30,7 @@ from cairn.native.loading import POINTS, load
 from cairn.native.point_reads import Answers, Layout, PointRead
 from cairn.native.points import GivenUp
 from cairn.storage.data_db.shapes import TooLongHere
-from cairn.storage.files.pieces import Encode, Piece, Pieces, Row, too_many
+from cairn.storage.files.pieces import Encode, PackedPieces, Piece, Pieces, Row, too_many
 from cairn.storage.files.spill import OPEN_EMPTY, SpillFiles, native
 from cairn.storage.files.writer import Disk
 from cairn.storage.groups import Groups
@@ -400,23 +400,26 @@ class RowCursor:
         stopped: Cancelled,
         check: Callable[[], object],
         grouped: str = "",
+        is_packed: bool = False,
     ) -> None:
         self.reader, self.stopped, self._grouped = reader, stopped, grouped
+        self._is_packed = is_packed and reader.groups.is_native
         self._steps = Steps(stopped, opcode_max)
         self._sql, self._args, self._row_max, self._check = sql, args, row_max, check
         self._cursor: apsw.Cursor | None = None
-        self._pieces: Pieces | None = None
+        self._pieces: Pieces | PackedPieces | None = None
         self._lock = threading.Lock()  # a piece may still be made for somebody who is gone
         self._is_over = False  # the reader is somebody else's by now
 
     def take(self, most: int, *encode: Encode) -> Piece:
-        return self._working(lambda pieces: pieces.take(most, *encode))
+        found: Piece = self._working(lambda pieces: pieces.take(most, *encode))
+        return found
 
     def rows(self, count: int) -> list[Row]:
         """The next rows as they are; fewer than `count` at the end."""
         return self._working(lambda pieces: pieces.read(count))
 
-    def _working(self, work: Callable[[Pieces], T]) -> T:
+    def _working(self, work: Callable[[Any], T]) -> T:
         with self._lock, stops.working_until(self.stopped.is_set):
             if self._is_over:  # it waited for a thread longer than its asker for the answer
                 raise self._steps.problem()
@@ -427,13 +430,15 @@ class RowCursor:
             except Exception as problem:
                 raise self.reader.told(problem) from None
 
-    def _begun(self) -> Pieces:
+    def _begun(self) -> Pieces | PackedPieces:
         connection = self.reader.connection
         connection.set_progress_handler(self._steps, self._steps.every)
         self.reader.may_spill()
         self.reader.begin(self._check)
-        self._cursor = self.reader.groups.asked(self._sql, self._args, self._grouped)
-        self._pieces = Pieces(self._cursor, self._row_max)
+        run = self.reader.groups.packed if self._is_packed else self.reader.groups.asked
+        self._cursor = run(self._sql, self._args, self._grouped)
+        kind = PackedPieces if self._is_packed else Pieces
+        self._pieces = kind(self._cursor, self._row_max)
         return self._pieces
 
     def end(self) -> None:

@@ -22,7 +22,7 @@ from cairn.pgwire.messages import cstring, message
 from cairn.pgwire.server.server import PgServer
 from cairn.server.session.running import Running
 from cairn.server.statements import Cached
-from cairn.storage.files.pieces import Encoded
+from cairn.storage.files.pieces import Encoded, Packed, Rows
 
 SENT_ROWS, SENT_BYTES = 200, 256 * 1024  # of an answer, in one turn of the loop
 SHORT_ROWS = 1_000  # a piece with so many has none that is long: they are encoded together
@@ -92,10 +92,11 @@ class Sending:
 
     async def send_answer(self, outcome: Outcome, cached: Cached, encode: Encode) -> int:
         """All rows of an answer of any size, as the client takes them; how many they were."""
-        rows: Sequence[Any] | Encoded | None = outcome.rows
+        rows: Sequence[Any] | Rows | None = outcome.rows
         more, count = outcome.more, 0
         try:
             while rows is not None:
+                assert not isinstance(rows, Packed)  # these are for a merge
                 await self.send_rows(rows, encode, cached.convert)
                 count += len(rows)
                 rows = None if more is None else await self._running.following(more)

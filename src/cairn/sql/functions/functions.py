@@ -355,6 +355,7 @@ ALSO_IN_C = frozenset(
         *("n_abs", "z_abs", "n_key", "n_round", "z_round", "n_trunc", "z_trunc", "n_floor"),
         *("n_ceil", "n_padded", "n_scaled", "i_scale", "n_of_i", "i_of_n", "d_of_n", "n_of_d"),
         *("n_extract", "d_part", "t_trunc", "t_shift", "c_like", "c_ilike"),
+        *("c_json_path", "c_json_shown", "c_index", "s_item", "i_item", "i_parse", "c_split_part"),
     )
 )
 

@@ -260,7 +260,8 @@ def _subquery_ok(node: SubQuery, local: Local, holds: list[Expr]) -> bool:
     if inner is None or inner.is_replicated:
         return False
     equalities = holds + inner_holds
-    if node.kind == "in" and query.limit is None and query.group is None:
+    is_whole = query.group is None or covers(query.group, inner)  # else groups cross owners
+    if node.kind == "in" and query.limit is None and is_whole:
         equalities += equal_in(node)
     if not colocated(local, inner, bare_classes(equalities)):
         return False

@@ -36,6 +36,7 @@ from cairn.sql.ir import (
     conjuncts,
     has_aggregate,
     is_tied,
+    outer_columns,
     rels_of,
     rewrite,
     substitute,
@@ -83,12 +84,14 @@ class Staying:
     """The piece that stays, and conditions that its rows have to meet."""
 
     source: Rel
-    local: Local
+    local: Local | None  # None: groups of rows, of which only some may be needed
     filters: list[Expr]
     is_kept: bool  # they are not to be forgotten elsewhere: an outer join asks them again
 
     def reduces(self, query: Select) -> bool:
         """Whether the block gives fewer rows than the piece has, so that it is best done there."""
+        if self.local is None:
+            return False
         exprs = [item.expr for item in query.items]
         exprs += [each.expr for each in query.order]
         is_grouped = query.group is not None or any(map(has_aggregate, exprs))
@@ -177,6 +180,27 @@ def _is_plain(part: SubQuery) -> bool:
     )
 
 
+def _has_groups(query: Query) -> bool:
+    """A query in FROM that gives groups of rows that have one place each: one block."""
+    if not isinstance(query, Select) or not query.group or query.limit is not None:
+        return False
+    local = source_locality(query.source, conjuncts(query.where))
+    return local is not None and not local.is_replicated and not outer_columns(query)
+
+
+def _of_groups(source: Derived, filters: list[Expr]) -> list[Expr]:
+    """Conditions that name only what the groups are made by: they can be asked before that."""
+    assert isinstance(source.query, Select)
+    keys = {
+        at for at, item in enumerate(source.query.items) if item.expr in (source.query.group or ())
+    }
+    return [
+        part
+        for part in filters
+        if all(col.at in keys for col in columns_in(part) if col.rel == source.rel)
+    ]
+
+
 def _gathered_in(source: Rel | None) -> list[Gathered]:
     if isinstance(source, Join):
         return _gathered_in(source.left) + _gathered_in(source.right)
@@ -212,7 +236,7 @@ def sent_with(block: Select, gather: Gathering, catalog: Catalog) -> tuple[Sent,
         known = tuple(type_ for type_ in types if type_ is not None)
         if len(known) != len(types):
             raise NoMeeting
-        sent = Sent(index, places, known, own <= sets)
+        sent = Sent(index, places, known, len(gather.blocks[index].items), own <= sets)
         if (placed := gather.placed.get(index)) is not None:
             bucket = _bucket_of_row(catalog, placed)
             sent = replace(sent, bucket=bucket, narrows=placed.narrows)
@@ -320,6 +344,13 @@ class Pieces:
         if isinstance(source, Again):
             return source
         if isinstance(source, Derived):
+            if _has_groups(source.query):
+                if len(self.gather.pieces) == self.gather.stays:
+                    self.gather.pieces.append(-1)
+                    filters = on if nullable else on + holds
+                    self.staying = Staying(source, None, _of_groups(source, filters), nullable)
+                    return source
+                self.gather.pieces.append(len(self.gather.blocks))
             return replace(source, query=self.gather.query(source.query))
         assert isinstance(source, Join)
         parts = conjuncts(source.on)
@@ -337,10 +368,22 @@ class Pieces:
     def filtered(self, source: Rel, staying: Staying) -> Rel:
         """The piece that stays is gathered after all, as far as its rows meet those of others."""
         met = staying.met(source, self.mapping, self.gather)
+        if staying.local is None:
+            return _with_piece(source, staying.source, self._groups(staying.source, met))
         piece = self._piece(
             staying.source, staying.local, staying.filters, keep=staying.is_kept, met=met
         )
         return _with_piece(source, staying.source, piece)
+
+    def _groups(self, source: Rel, met: list[Expr]) -> Rel:
+        """Only those groups that rows of the others ask for."""
+        assert isinstance(source, Derived) and isinstance(source.query, Select)
+        query = source.query
+        shown: dict[Expr, Expr] = {
+            col: query.items[col.at].expr for col in columns_in(tuple(met)) if col.rel == source.rel
+        }
+        where = conjunction([*conjuncts(query.where), *substitute(tuple(met), shown)])
+        return replace(source, query=self.gather.query(replace(query, where=where)))
 
     def _piece(
         self,

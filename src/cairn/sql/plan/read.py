@@ -62,6 +62,8 @@ from cairn.sql.plan.pieces import (
     with_buckets,
 )
 from cairn.sql.plan.point import read_alone, read_anywhere, read_by_key
+from cairn.sql.plan.shaping.lookups import lookups
+from cairn.sql.plan.shaping.shape import shaped
 from cairn.sql.plans import Exchange, Fragment, Meeting, ReadPlan, ScatterRead, Step
 from cairn.sql.render.groups import grouped
 from cairn.sql.render.render import Renderer
@@ -114,7 +116,7 @@ class Gather:
         self.steps: list[Step] = []
 
     def plan(self, query: Query) -> ScatterRead:
-        whole, query = query, self.take_steps(query)
+        whole, query = query, shaped(self.take_steps(query), self.numbers.next_rel)
         plan = replace(self.over_gathered(query), steps=tuple(self.steps))
         meetings, exchanges = self._meetings(query, plan), self._exchanges(plan)
         return replace(
@@ -139,7 +141,7 @@ class Gather:
             next((each for each in known if each.block == block), None) or self.fragment(block)
             for block in self.blocks
         )
-        return ScatterRead((), fragments, sql, slots.bind(), merged)
+        return ScatterRead((), fragments, sql, slots.bind(), merged, indexes=lookups(merged))
 
     def _meetings(self, query: Query, plan: ScatterRead) -> Iterator[Meeting]:
         """For each piece of FROM: the plan in which it stays, and the other rows go there."""
@@ -194,8 +196,8 @@ class Gather:
 
     def fragment(self, block: Select) -> Fragment:
         slots = Slots()
-        renderer, own = Renderer(slots, marks=True), linked(block)
-        sql, by_hash = renderer.query(own), grouped(own, renderer) if _is_merged(block) else ""
+        renderer, tied = Renderer(slots, marks=True), linked(block)
+        sql, by_hash = renderer.query(tied), grouped(tied, renderer) if _is_merged(block) else ""
         scans = scans_in(block)
         tier = check_one_tier(scans)
         assert tier is not None
@@ -211,6 +213,7 @@ class Gather:
             *(sql, slots.bind(), types, tier, tables, buckets, block, sent),
             grouped=by_hash,
             keys=keys,
+            is_narrow=_is_narrow(block),
         )
 
     # --- sub-queries that are values ---
@@ -415,6 +418,16 @@ class Gather:
         if found is None:
             raise NoMeeting
         return found
+
+
+def _is_narrow(block: Select) -> bool:
+    return any(
+        isinstance(part, Call)
+        and part.name in ("=", "in", "any_of")
+        and any(isinstance(arg, Col) for arg in part.args)
+        and any(isinstance(arg, (Const, Param)) for arg in part.args)
+        for part in conjuncts(block.where)
+    )
 
 
 def _is_merged(block: Select) -> bool:

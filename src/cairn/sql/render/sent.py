@@ -1,21 +1,33 @@
 """Gathered rows that go along with a fragment: to the owners of the rows that they are to meet.
 
-They travel as one more value of the statement, a JSON text, and are a table to SQLite. So an owner
-needs to know nothing of them, and whatever it does to a read it does to this one.
+They travel as one more value of the statement, packed, and are a table to SQLite: `packed_rows`. So
+an owner needs to know nothing of them, and whatever it does to a read it does to this one.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
+
+import msgspec
 
 from cairn.model.tables.schema import BUCKET_COLUMN
 from cairn.model.types.values import SQLITE_TYPES, ColumnType, Physical
 
 Row = Sequence[Physical]
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class Rows(Protocol):
+    """Rows that are packed already, and may be looked at."""
+
+    @property
+    def parts(self) -> list[bytes]: ...
+
+    def unpacked(self) -> Iterable[Row]: ...
+
+    def __len__(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -29,51 +41,59 @@ class Sent:
     table: int
     columns: tuple[int, ...]
     types: tuple[ColumnType, ...]
+    width: int  # of the whole table
     is_set: bool = False  # equal rows count once
     bucket: Callable[[Row], int | None] | None = field(default=None, compare=False, repr=False)
     narrows: bool = False
+
+    @property
+    def _goes_as_it_is(self) -> bool:
+        """All columns of it: what is packed need not be looked at."""
+        return self.bucket is None and not self.is_set
 
     def clause(self, number: int) -> str:
         """The table, for WITH; its rows are the value `?number`.
 
         The casts change nothing: they give the columns the affinity of the tables' own, without
-        which SQLite makes no index for the join. It also takes a list for short; joined with two
-        more lists, of one value each, it does not.
+        which SQLite makes no index for the join.
         """
-        columns = {f"x{at}": of for at, of in zip(self.columns, self._storage, strict=True)}
+        storage = [SQLITE_TYPES.get(each, "TEXT") for each in self.types]
+        columns = {f"x{at}": of for at, of in zip(self.columns, storage, strict=True)}
         if self.bucket is not None:
             columns[BUCKET_COLUMN] = "INTEGER"
-        cells = (f"json_extract(j.value, '$[{at}]')" for at in range(len(columns)))
+        as_it_is = self._goes_as_it_is
+        places = self.columns if as_it_is else range(len(columns))
         values = (
-            f"unhex({cell})" if of == "BLOB" else f"CAST({cell} AS {of})"
-            for cell, of in zip(cells, columns.values(), strict=True)
+            f"c{at}" if of == "BLOB" else f"CAST(c{at} AS {of})"
+            for at, of in zip(places, columns.values(), strict=True)
         )
-        lists = f"json_each(?{number}) AS j, json_each('[0]'), json_each('[0]')"
-        found = f"SELECT {', '.join(values)} FROM {lists}"
+        width = self.width if as_it_is else len(columns)
+        found = f"SELECT {', '.join(values)} FROM packed_rows(?{number}, {width})"
         return f"m{self.table}({', '.join(columns)}) AS MATERIALIZED ({found})"
 
-    @property
-    def _storage(self) -> list[str]:
-        return [SQLITE_TYPES.get(each, "TEXT") for each in self.types]
-
-    def parcel(self, rows: Iterable[Row]) -> Parcel:
+    def parcel(self, rows: Iterable[Row] | Rows) -> Parcel:
         """The rows as they travel."""
-        found: dict[int | None, dict[str, None] | list[str]] = {}
+        if not isinstance(rows, Iterable):
+            if self._goes_as_it_is:
+                return Parcel({None: b"".join(rows.parts)}, self, len(rows))
+            rows = rows.unpacked()
+        if self._goes_as_it_is:
+            whole = [*map(_encode, rows)]
+            return Parcel({None: b"".join(whole)}, self, len(whole))
+        found: dict[int | None, dict[bytes, None] | list[bytes]] = {}
         make: Callable[[], Any] = dict if self.is_set else list
-        for bucket, text in self._texts(rows):
+        for bucket, packed in self._packed(rows):
             kept = found.setdefault(bucket, make())
             if isinstance(kept, dict):
-                kept[text] = None
+                kept[packed] = None
             else:
-                kept.append(text)
-        return Parcel({bucket: ",".join(texts) for bucket, texts in found.items()}, self)
+                kept.append(packed)
+        count = sum(map(len, found.values()))
+        return Parcel({bucket: b"".join(each) for bucket, each in found.items()}, self, count)
 
-    def _texts(self, rows: Iterable[Row]) -> Iterator[tuple[int | None, str]]:
-        blobs = [at for at, of in enumerate(self._storage) if of == "BLOB"]
+    def _packed(self, rows: Iterable[Row]) -> Iterator[tuple[int | None, bytes]]:
         for row in rows:
             cells: list[Any] = [row[at] for at in self.columns]
-            for at in blobs:  # JSON has none: they are spelled in hex
-                cells[at] = cells[at].hex() if isinstance(cells[at], bytes) else cells[at]
             bucket = None
             if self.bucket is not None:
                 bucket = self.bucket(row)
@@ -111,28 +131,28 @@ class Split:
 class Parcel:
     """Rows that are ready to be sent, by their bucket where they have one."""
 
-    texts: dict[int | None, str]
+    packed: dict[int | None, bytes]
     sent: Sent
+    count: int  # of rows
 
     @property
     def size(self) -> int:
-        return sum(len(each) + 1 for each in self.texts.values())
+        return sum(map(len, self.packed.values()))
 
     @property
     def buckets(self) -> frozenset[int] | None:
         """Who has no rows of these is not asked; None: everybody is."""
         if not self.sent.narrows:
             return None
-        return frozenset(each for each in self.texts if each is not None)
+        return frozenset(each for each in self.packed if each is not None)
 
-    def text(self, ranges: Iterable[tuple[int, int]]) -> str:
+    def of(self, ranges: Iterable[tuple[int, int]]) -> bytes:
         """For the owner of these buckets."""
         if self.sent.bucket is None:
-            return f"[{','.join(self.texts.values())}]"
+            return b"".join(self.packed.values())
         spans = list(ranges)
-        mine = (
-            text
-            for bucket, text in self.texts.items()
+        return b"".join(
+            rows
+            for bucket, rows in self.packed.items()
             if bucket is not None and any(low <= bucket <= high for low, high in spans)
         )
-        return f"[{','.join(mine)}]"

@@ -15,6 +15,7 @@ Row = tuple[Any, ...]
 PIECE_BYTES = limits.PIECE_BYTES
 _BATCH_ROWS = 32  # read between two looks at their size
 _encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
 
 
 class Encoded:
@@ -29,7 +30,26 @@ class Encoded:
         return self._count
 
 
-Rows = list[Row] | Encoded
+class Packed:
+    """Rows as MessagePack has them, behind each other: for whoever need not look at them."""
+
+    __slots__ = ("_count", "parts")
+
+    def __init__(self, count: int, parts: list[bytes]) -> None:
+        self._count, self.parts = count, parts
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.parts))
+
+    def unpacked(self) -> list[Row]:
+        return _decode(b"".join((_head(self._count), *self.parts)))
+
+
+Rows = list[Row] | Encoded | Packed
 Encode = Callable[[list[Row]], bytes]
 
 
@@ -42,7 +62,24 @@ class Piece(NamedTuple):
 def plain(rows: Rows) -> list[Row]:
     """For whoever has not asked for encoded ones."""
     assert not isinstance(rows, Encoded)
+    return rows.unpacked() if isinstance(rows, Packed) else rows
+
+
+def told(rows: Rows) -> list[Row] | Packed:
+    """For whoever has not asked for encoded ones, and takes packed ones."""
+    assert not isinstance(rows, Encoded)
     return rows
+
+
+def joined(some: Rows, more: Rows) -> Rows:
+    """Packed as long as all of them are."""
+    if isinstance(some, Packed) and isinstance(more, Packed):
+        return Packed(len(some) + len(more), [*some.parts, *more.parts])
+    return more if not len(some) else plain(some) + plain(more)
+
+
+def _head(count: int) -> bytes:
+    return b"\xdd" + count.to_bytes(4, "big")
 
 
 class Pieces:
@@ -76,8 +113,7 @@ class Pieces:
             self._ahead = self.read(self._step)
         if not is_packed:
             return Piece(Encoded(len(found), b"".join(parts)), b"", not self._ahead)
-        head = b"\xdd" + len(found).to_bytes(4, "big")
-        return Piece(found, head + b"".join(parts), not self._ahead)
+        return Piece(found, _head(len(found)) + b"".join(parts), not self._ahead)
 
     def _batch(self) -> list[Row]:
         if self._ahead is None:
@@ -92,6 +128,30 @@ class Pieces:
         if 0 < self._row_max < self._count:
             raise too_many(self._row_max)
         return batch
+
+
+class PackedPieces:
+    """The same for a cursor of `packed_pieces`: each of its rows is some rows, and how many."""
+
+    def __init__(self, parts: Iterator[tuple[bytes, int]], row_max: int = 0) -> None:
+        self._parts, self._row_max = parts, row_max
+        self._count = 0
+        self._ahead: tuple[bytes, int] | None = None
+
+    def take(self, most: int) -> Piece:
+        found: list[bytes] = []
+        size = count = 0
+        part = self._ahead or next(self._parts, None)
+        while part is not None and size < most:
+            found.append(part[0])
+            size += len(part[0])
+            count += part[1]
+            self._count += part[1]
+            if 0 < self._row_max < self._count:
+                raise too_many(self._row_max)
+            part = next(self._parts, None)
+        self._ahead = part
+        return Piece(Packed(count, found), b"", part is None)
 
 
 def too_many(row_max: int) -> MotionLimit:

@@ -28,7 +28,7 @@ from cairn.node.statements.asker.streams import Gathered, Part, PartAway, PartHe
 from cairn.node.statements.context import OFF, ON, Context
 from cairn.sql import plans
 from cairn.sql.render.sent import ByBucket
-from cairn.storage.files.pieces import Row, Rows, too_many
+from cairn.storage.files.pieces import Rows, plain, too_many
 
 KNOWN = 200  # statements whose sides are known to be large
 FEW = 1_000  # rows of which that is not true any more
@@ -127,7 +127,7 @@ class Exchange:
         self,
         plan: plans.ScatterRead,
         fragment: plans.Fragment,
-        whole: dict[int, list[Row]],
+        whole: dict[int, Rows],
         values: Params,
         tables: dict[int, int],
         context: Context,
@@ -155,7 +155,7 @@ class Exchange:
             given = tuple(
                 PartTable(
                     len(each.types),
-                    whole.get(at, []),
+                    plain(whole.get(at, [])),
                     tuple(part.owner for part in dealt.get(at, ())),
                 )
                 for at, each in enumerate(plan.fragments)

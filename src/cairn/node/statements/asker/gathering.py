@@ -22,7 +22,7 @@ from cairn.node.statements.context import Context
 from cairn.sql import plans
 from cairn.sql.render.sent import Split
 from cairn.sql.render.slots import with_ranges
-from cairn.storage.files.pieces import Encoded, Row, Rows, too_many
+from cairn.storage.files.pieces import Encoded, Row, Rows, joined, plain, too_many
 
 Answer = tuple[list[Row], Stream | None]  # some rows, and where the rest comes from
 #: Asks a replicaset about its ranges, as one of so many.
@@ -46,7 +46,28 @@ class Gathering:
         sending: Sending | None = None,
         first: int = 0,
     ) -> Answer:
-        """The rows of one fragment. With a shape, whole pieces may come as the client's.
+        """The rows of one fragment. With a shape, whole pieces may come as the client's."""
+        rows, more = await self.packed(
+            *(fragment, params, tables, context, shape),
+            sending=sending,
+            first=first,
+            is_packed=False,
+        )
+        return plain(rows), more
+
+    async def packed(
+        self,
+        fragment: plans.Fragment,
+        params: Params,
+        tables: dict[int, int],
+        context: Context,
+        shape: RowShape | None = None,
+        *,
+        sending: Sending | None = None,
+        first: int = 0,
+        is_packed: bool = True,
+    ) -> tuple[Rows, Stream | None]:
+        """The same; rows may be packed, for whoever does not look at them.
 
         `first` bytes are asked of each owner at first, and not many more after them, as all may be
         for nothing; 0: a piece.
@@ -75,6 +96,7 @@ class Gathering:
                 piece_bytes=piece,
                 shape=shape,
                 later_bytes=later if piece < later else 0,
+                is_packed=is_packed,
             )
             return self._asking.open_at(replicaset, asked, context)
 
@@ -111,7 +133,8 @@ class Gathering:
             if told[1] is not None:
                 told[1].close()
             raise
-        return _gathered([told], context)
+        rows, more = _gathered([told], context)
+        return plain(rows), more
 
     async def deal(
         self,
@@ -216,14 +239,14 @@ def _check_count(answers: list[Told], context: Context) -> None:
         raise too_many(context.row_max)
 
 
-def _gathered(answers: list[Told], context: Context) -> Answer:
-    rows: list[Row] = []
+def _gathered(answers: list[Told], context: Context) -> tuple[Rows, Stream | None]:
+    rows: Rows = []
     encoded: list[Rows] = []
     for told, _ in answers:
         if isinstance(told, Encoded):
             encoded.append(told)
         else:
-            rows = rows + told if rows else told
+            rows = joined(rows, told)
     parts = [part for _, part in answers if part is not None]
     if not parts and not encoded:
         return rows, None

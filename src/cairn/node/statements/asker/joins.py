@@ -98,7 +98,7 @@ class Joins:
                     for owner in table.owners
                 ]
                 more = Gathered(parts, request.row_max, 0) if parts else None
-                await merge.table(table.width, table.rows, more, context)
+                await merge.table([""] * table.width, table.rows, more, context)
                 fetched += [(at, each.owner, each.rows, each.bytes) for each in parts]
             piece = await merge.start(
                 request.sql, request.args, request.piece_bytes, is_foreign=True

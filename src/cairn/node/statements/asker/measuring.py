@@ -12,7 +12,7 @@ from cairn.model.measured import Work
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.node.statements.asker.streams import Part
 from cairn.node.statements.context import Context
-from cairn.storage.files.pieces import Encoded, Rows
+from cairn.storage.files.pieces import Encoded, Packed, Rows
 
 T = TypeVar("T")
 
@@ -21,6 +21,8 @@ def size_of(rows: Any) -> int:
     """As it travels between instances."""
     if isinstance(rows, Encoded):
         return len(rows.data)
+    if isinstance(rows, Packed):
+        return rows.size
     return len(msgspec.msgpack.encode(rows))
 
 

@@ -17,7 +17,7 @@ from cairn.node.statements.asker.streams import LEAST_PIECE, Stream
 from cairn.node.statements.context import Context
 from cairn.sql import plans
 from cairn.sql.render.sent import Parcel
-from cairn.storage.files.pieces import PIECE_BYTES, Row, plain
+from cairn.storage.files.pieces import PIECE_BYTES, Rows, joined, told
 
 FIRST_BYTES = LEAST_PIECE  # of each fragment, from each owner
 SENT_BYTES = 2 * PIECE_BYTES  # to one owner, at most
@@ -41,15 +41,15 @@ class Sending:
                 }
         return targets
 
-    def args(self, ranges: Ranges) -> tuple[str, ...]:
+    def args(self, ranges: Ranges) -> tuple[bytes, ...]:
         """The last values of the statement, for the owner of these buckets."""
-        return tuple(each.text(ranges) for each in self._parcels)
+        return tuple(each.of(ranges) for each in self._parcels)
 
 
 class Coming:
     """Rows of a fragment that are here, and where the rest comes from."""
 
-    def __init__(self, rows: list[Row], more: Stream | None) -> None:
+    def __init__(self, rows: Rows, more: Stream | None) -> None:
         self.rows, self.more = rows, more
         self.size = 0 if more is None else size_of(rows)
 
@@ -59,7 +59,7 @@ class Coming:
         if part is None:
             self.more = None
         else:
-            self.rows = self.rows + plain(part)
+            self.rows = joined(self.rows, part)
             self.size += size_of(part)
 
 
@@ -70,7 +70,7 @@ class Begun:
         self._coming: dict[int, Coming] = {}
         self.sending: Sending | None = None  # for the fragment that is done where its rows are
 
-    def keep(self, fragment: plans.Fragment, rows: list[Row], more: Stream | None) -> None:
+    def keep(self, fragment: plans.Fragment, rows: Rows, more: Stream | None) -> None:
         self._coming[id(fragment)] = Coming(rows, more)
 
     def is_open(self, fragment: plans.Fragment) -> bool:
@@ -85,7 +85,13 @@ class Begun:
         found = min(left, key=lambda each: each.size)
         return found if found.size <= SENT_BYTES else None
 
-    def take(self, fragment: plans.Fragment) -> tuple[list[Row], Stream | None] | None:
+    def are_few(self) -> bool:
+        """Whether all that has begun is here whole, and hardly more than a request has room for."""
+        coming = self._coming.values()
+        is_whole = bool(coming) and all(each.more is None for each in coming)
+        return is_whole and sum(size_of(each.rows) for each in coming) <= FIRST_BYTES
+
+    def take(self, fragment: plans.Fragment) -> tuple[Rows, Stream | None] | None:
         found = self._coming.pop(id(fragment), None)
         return None if found is None else (found.rows, found.more)
 
@@ -98,7 +104,7 @@ class Begun:
         """Makes what has to be sent for it, on a thread: nobody may be waiting for it when that
         begins, and nothing of this be left. None: it is too much."""
         wanted = [
-            (sent, self._coming[id(plan.fragments[sent.table])].rows)
+            (sent, told(self._coming[id(plan.fragments[sent.table])].rows))
             for fragment in plan.fragments
             for sent in fragment.sent
         ]

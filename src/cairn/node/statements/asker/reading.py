@@ -32,7 +32,7 @@ from cairn.node.statements.asker.streams import (
 from cairn.node.statements.context import OFF, Context
 from cairn.node.statements.owner.encoding import rows_encoder
 from cairn.sql import plans
-from cairn.storage.files.pieces import PIECE_BYTES, Row, plain
+from cairn.storage.files.pieces import PIECE_BYTES, Row, Rows, plain
 
 #: A merge that would only hand the gathered rows through.
 PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM m0 AS \1")
@@ -203,10 +203,17 @@ class Reads:
         are to be dealt out."""
         exchange = self._exchange.foreseen(plan, values, context)
         apart = frozenset() if exchange is None else exchange.apart
-        for fragment in (each for at, each in enumerate(plan.fragments) if at not in apart):
+        every = [at for at in range(len(plan.fragments)) if at not in apart]
+        order = sorted(every, key=lambda at: not plan.fragments[at].is_narrow)
+        for at in order:
+            if at == order[-1] and begun.are_few() and plan.meeting_at(at) is not None:
+                found = await self._meet(plan, frozenset((at,)), context, begun)
+                if found is not None:
+                    return found
+            fragment = plan.fragments[at]
             begun.keep(
                 fragment,
-                *await self._gathering.gather(fragment, values, tables, context, first=FIRST_BYTES),
+                *await self._gathering.packed(fragment, values, tables, context, first=FIRST_BYTES),
             )
         while (behind := begun.behind(least=1 if exchange else 2)) is not None:
             await behind.go_on(context)
@@ -249,10 +256,10 @@ class Reads:
         spill_max = int(self.owners.state.setting("sql_spill_max_bytes", limits.SPILL_BYTES))
         merge.begin(context.opcode_max, spill_max)
         apart = dealt_out(plan)
-        whole: dict[int, list[Row]] = {}
+        whole: dict[int, Rows] = {}
         try:
             for at, fragment in enumerate(plan.fragments):
-                rows: list[Row] = []
+                rows: Rows = []
                 more: Stream | None = None
                 if fragment.splits:
                     rows, more = await self._exchange.gather(
@@ -260,12 +267,14 @@ class Reads:
                     )
                 elif at not in apart:
                     sending = begun.sending if fragment.sent else None
-                    rows, more = begun.take(fragment) or await self._gathering.gather(
+                    rows, more = begun.take(fragment) or await self._gathering.packed(
                         fragment, values, tables, context, sending=sending
                     )
                 if more is None:
                     whole[at] = rows
-                await merge.table(len(fragment.types), rows, more, context)
+                await merge.table(fragment.storage, rows, more, context)
+            for table, columns in plan.indexes:
+                merge.index(table, columns)
             return await merge.answer(plan.sql, plan.bind(values))
         except BaseException:
             merge.close()

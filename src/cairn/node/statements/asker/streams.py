@@ -37,6 +37,7 @@ from cairn.storage.files.pieces import (
     PIECE_BYTES,
     Encode,
     Encoded,
+    Packed,
     Piece,
     Row,
     Rows,
@@ -114,6 +115,8 @@ class PartAway:
 
 
 def rows_of(answer: ReadResponse) -> Rows:
+    if answer.is_packed:
+        return Packed(answer.count, [answer.encoded])
     return Encoded(answer.count, answer.encoded) if answer.encoded else answer.rows
 
 
@@ -216,17 +219,20 @@ class Merge:
         self._work = [lambda merger: merger.begin(self._stopped, opcode_max, spill_max)]
 
     async def table(
-        self, width: int, rows: list[Row], more: Stream | None, context: Context
+        self, storage: Sequence[str], rows: Rows, more: Stream | None, context: Context
     ) -> None:
         """The next table: rows that are here, and what is still to come."""
-        self._work.append(lambda merger: merger.table(width, rows))
+        self._work.append(lambda merger: merger.table(storage, rows))
         if more is None:
             return
         try:
             while part := await more.next(context):
-                await self._after(partial(_add, plain(part)))
+                await self._after(partial(_add, part))
         finally:
             more.close()
+
+    def index(self, table: int, columns: Sequence[int]) -> None:
+        self._work.append(lambda merger: merger.index(table, columns))
 
     async def start(
         self, sql: str, args: Sequence[Any], most: int = PIECE_BYTES, *, is_foreign: bool = False
@@ -296,7 +302,7 @@ class Merge:
             self._reads.give_back(self._merger)
 
 
-def _add(rows: list[Row], merger: Merger) -> None:
+def _add(rows: Rows, merger: Merger) -> None:
     merger.add(rows)
 
 

@@ -278,7 +278,9 @@ class BlockRun:
         merger.connection.set_progress_handler(self._clock, LOOK_EVERY)
         try:
             for fragment, rows in zip(plan.fragments, gathered, strict=True):
-                merger.table(len(fragment.types), rows)
+                merger.table(fragment.storage, rows)
+            for table, columns in plan.indexes:
+                merger.index(table, columns)
             for number, (width, rows) in self._given.items():
                 if width:
                     merger.given(number, width, rows)

@@ -60,12 +60,11 @@ from cairn.storage.files.pieces import Row
 _READS = (plans.PointRead, plans.ScatterRead)
 _BLOCK_WRITES = (*plans.ROW_WRITES, plans.Returning, plans.BlockPlan)
 COPIES = 2  # of a statement's bytes: as values, and with what it was told
+_OF_VALUES = ("21", "22", "23")  # errors that values make
 READ_BYTES = 300  # that a read keeps beside its parameters
 #: What may touch a few rows by their keys: `block_owner` asks more closely.
-_STARTED = (
-    *(plans.PointRead, plans.PointWrite, plans.ShardedInsert, plans.InsertSelect),
-    plans.Returning,
-)
+_STARTED = (plans.PointRead, plans.PointWrite, plans.ShardedInsert, plans.InsertSelect)
+_STARTED += (plans.Returning,)  # type: ignore[assignment]
 _SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPlan)
 
 
@@ -336,8 +335,10 @@ class OpenBlock:
         block = [*before(self._list, listed), listed]
         try:
             answer = await self._sent(block, context, is_commit=False, like=first)
-        except BaseException:
+        except BaseException as problem:
             self._keep(-listed.size * COPIES)
+            if isinstance(problem, CairnError) and self._is_doubtful(problem):
+                await self._sent(self._whole(), context, is_commit=False, like=self._list)
             raise
         return self._took(statement.prepared, listed, answer)
 
@@ -431,7 +432,7 @@ class OpenBlock:
         def finish(answer: BlockResponse | CairnError) -> Outcome | None:
             if isinstance(answer, CairnError):
                 self._keep(-listed.size * COPIES)
-                if isinstance(answer, Again):
+                if isinstance(answer, Again) or self._is_doubtful(answer):
                     return None
                 raise answer
             return self._took(prepared, listed, answer)
@@ -474,10 +475,13 @@ class OpenBlock:
 
     async def commit(self, context: Context) -> None:
         """All of it at once, if all that was told still holds."""
-        if not self.has_work:
-            return
-        context = msgspec.structs.replace(context, now=self.now)
-        await self._sent(self._whole(), context, is_commit=self.has_written, like=self._list)
+        if self.has_work:
+            context = msgspec.structs.replace(context, now=self.now)
+            await self._sent(self._whole(), context, is_commit=self.has_written, like=self._list)
+
+    def _is_doubtful(self, problem: CairnError) -> bool:
+        """It may come from what the block was told before, and that may not hold any more."""
+        return self.has_written and problem.sqlstate.startswith(_OF_VALUES)
 
     def _whole(self) -> list[Listed]:
         reads = self._listed_reads()

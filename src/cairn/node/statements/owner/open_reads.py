@@ -22,7 +22,7 @@ from cairn.model.settings import limits
 from cairn.net.link import Link
 from cairn.node.statements.context import TAKEN, Taken
 from cairn.node.statements.owner.fair_threads import SYSTEM, FairThreads
-from cairn.storage.files.pieces import PIECE_BYTES, Encode, Encoded, Piece
+from cairn.storage.files.pieces import PIECE_BYTES, Encode, Encoded, Packed, Piece
 from cairn.storage.merging import Merger
 from cairn.storage.readers import Cancelled, Register, RowCursor, RowReader
 from cairn.storage.temp_store import TempStore
@@ -60,6 +60,9 @@ def as_told(piece: Piece, number: int, stale_s: float | None = None) -> ReadPiec
     rows = piece.rows
     if isinstance(rows, Encoded):
         return ReadPiece(_NO_ROWS, stale_s, number, rows.data, len(rows))
+    if isinstance(rows, Packed):
+        data = b"".join(rows.parts)
+        return ReadPiece(_NO_ROWS, stale_s, number, data, len(rows), is_packed=True)
     return ReadPiece(msgspec.Raw(piece.data), stale_s, number)
 
 
@@ -195,8 +198,9 @@ class OpenReads:
         encode: tuple[Encode, ...] = (),
         later: int = 0,
         grouped: str = "",
+        is_packed: bool = False,
     ) -> OpenRead:
-        cursor = self.cursor(sql, args, row_max, opcode_max, check, grouped)
+        cursor = self.cursor(sql, args, row_max, opcode_max, check, grouped, is_packed)
         return OpenRead(self, cursor, epoch, most, whose, encode, later)
 
     def cursor(
@@ -207,6 +211,7 @@ class OpenReads:
         opcode_max: int,
         check: Callable[[], object],
         grouped: str = "",
+        is_packed: bool = False,
     ) -> RowCursor:
         """Whoever has it says when it is `over`."""
         if self.count >= MOST_OPEN:
@@ -217,7 +222,9 @@ class OpenReads:
             )
         self.count += 1
         reader = self._spare.pop() if self._spare else self._reader()
-        return RowCursor(reader, sql, args, row_max, opcode_max, Cancelled(), check, grouped)
+        return RowCursor(
+            reader, sql, args, row_max, opcode_max, Cancelled(), check, grouped, is_packed
+        )
 
     def _reader(self) -> RowReader:
         return RowReader(

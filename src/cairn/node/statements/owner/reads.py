@@ -36,6 +36,7 @@ from cairn.node.statements.owner.open_reads import HalfTold, OpenReads, Scans, a
 from cairn.node.statements.owner.splits import SplitRead
 from cairn.storage.data_db.fence import Fence
 from cairn.storage.files.pieces import Piece, Row
+from cairn.storage.groups import Groups
 from cairn.storage.readers import CACHE_KIB, Cancelled, RowReader, attach
 from cairn.storage.sqlite_errors import translated
 
@@ -204,6 +205,7 @@ class OwnerReads:
         found = apsw.Connection(str(self._data), flags=flags)
         attach(found, self._raft, "raft")
         self.register(found)
+        Groups(found)  # rows that are sent along are a table of theirs
         return found
 
     def check_text(self, request: ReadRequest) -> None:
@@ -253,6 +255,7 @@ class OwnerReads:
                 encode,
                 request.later_bytes,
                 request.grouped if not request.opcode_max else "",
+                request.is_packed and not request.opcode_max,
             )
         else:
             read, read.epoch = scan, epoch

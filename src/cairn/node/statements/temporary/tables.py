@@ -348,7 +348,7 @@ class Temps:
         merge = Merge(self._reads, context)
         merge.begin(0, limits.SPILL_BYTES)
         try:
-            await merge.table(len(rows[0]), rows, _Rest(self, pieces), context)
+            await merge.table([""] * len(rows[0]), rows, _Rest(self, pieces), context)
             return await merge.answer("SELECT * FROM m0", ())
         except BaseException:
             merge.close()

@@ -1,0 +1,1 @@
+"""Workloads that people run first on a new database: their tables, rows and statements."""
