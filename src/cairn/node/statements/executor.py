@@ -51,7 +51,7 @@ from cairn.sql.plans import Prepared
 REPLANS = 10
 LOOK_EVERY = 1_000  # rows
 LIMITS = {"sql_motion_row_max": 0, "sql_vdbe_opcode_max": 0}
-_FEW_ROWS = (plans.Returning, plans.ShardedInsert, plans.InsertSelect)
+FEW_ROWS = (plans.Returning, plans.ShardedInsert, plans.InsertSelect)
 _OF_SESSION = (plans.SessionPlan, plans.CursorPlan, plans.NamedPlan, *plans.INSIDE)
 
 
@@ -122,7 +122,7 @@ class Executor:
             values = self._values(prepared, params)
             user = context.user_id
             return self.reads.start_away(plan, values, statement.sharded, callback, user)
-        elif type(plan) in _FEW_ROWS:
+        elif type(plan) in FEW_ROWS:
             values = prepared.start(params, context.now or self._now())
             may_hop = self._at_once.may_hop(prepared, context)
             return self.writes.start_few(plan, values, callback, may_hop=may_hop)  # type: ignore[arg-type]

@@ -51,7 +51,7 @@ from cairn.node.statements.blocks.parts import (
     before,
 )
 from cairn.node.statements.context import Context
-from cairn.node.statements.executor import Executor
+from cairn.node.statements.executor import FEW_ROWS, Executor
 from cairn.sql import plans
 from cairn.sql.functions.function_list import calls_late
 from cairn.sql.plans import Prepared
@@ -63,8 +63,7 @@ COPIES = 2  # of a statement's bytes: as values, and with what it was told
 _OF_VALUES = ("21", "22", "23")  # errors that values make
 READ_BYTES = 300  # that a read keeps beside its parameters
 #: What may touch a few rows by their keys: `block_owner` asks more closely.
-_STARTED = (plans.PointRead, plans.PointWrite, plans.ShardedInsert, plans.InsertSelect)
-_STARTED += (plans.Returning,)  # type: ignore[assignment]
+_STARTED = (plans.PointRead, plans.PointWrite, *FEW_ROWS)
 _SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPlan)
 
 
