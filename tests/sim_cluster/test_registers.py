@@ -11,6 +11,7 @@ import pytest
 from cairn.node.rows.leases import LeaseHolder
 from cairn.sim.cluster import world
 from cairn.sim.cluster.blows import nemesis
+from cairn.sim.cluster.blows.damaged_starts import damaged_start
 from cairn.sim.cluster.blows.exact import mode_and_strike
 from cairn.sim.cluster.blows.old_files import old_files
 from cairn.sim.cluster.trial import KINDS, Kind, Trial
@@ -131,7 +132,7 @@ def test_a_mix_draws_from_all_blows_but_those_that_lose_rows() -> None:
     known = {blow.__name__ for kind in KINDS.values() for blow in kind.blows}
     blows = nemesis.Nemesis
     never = blows.lose_tail, blows.rot, blows.blackout, blows.mode, mode_and_strike, old_files
-    apart = {blow.__name__ for blow in never}
+    apart = {blow.__name__ for blow in (*never, damaged_start)}
     assert drawn == known - apart
 
 

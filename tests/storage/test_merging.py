@@ -52,7 +52,7 @@ def test_a_limit_of_few_steps_is_told_as_one_wherever_it_is_reached(merger: Merg
     for steps in range(1, 30):
         with pytest.raises(LimitExceeded, match=f"Limit: {steps}$"):
             merger.begin(threading.Event(), steps, 0)
-            merger.table(1, [(1,), (2,)])
+            merger.table(("",), [(1,), (2,)])
             merger.given(0, 1, [(3,)])
             whole(merger, "SELECT x0 FROM m0 UNION ALL SELECT x0 FROM g0 ORDER BY 1")
         merger.end()
@@ -62,7 +62,7 @@ def test_rows_that_do_not_fit_go_to_files_and_come_back_sorted(
     merger: Merger, tmp_path: Path
 ) -> None:
     merger.begin(threading.Event(), 0, 0)
-    merger.table(2, wide(100_000)[:50_000])
+    merger.table(("", ""), wide(100_000)[:50_000])
     merger.add(wide(100_000)[50_000:])
     found = whole(merger, "SELECT x1, x0 FROM m0 ORDER BY x1")
     assert found == sorted((text, at) for at, text in wide(100_000))
@@ -74,8 +74,8 @@ def test_rows_that_do_not_fit_go_to_files_and_come_back_sorted(
 def test_few_rows_stay_in_memory_and_the_next_statement_begins_with_nothing(merger: Merger) -> None:
     for _ in range(2):
         merger.begin(threading.Event(), 0, 1)
-        merger.table(1, [(1,), (2,)])
-        merger.table(1, [(2,), (3,)])
+        merger.table(("",), [(1,), (2,)])
+        merger.table(("",), [(2,), (3,)])
         assert whole(merger, "SELECT m0.x0 FROM m0, m1 WHERE m0.x0 = m1.x0") == [(2,)]
         merger.end()
     assert not merger.has_spilled
@@ -94,7 +94,7 @@ def test_a_statement_that_needs_too_large_files_is_told_what_to_do(
     is_gathered = "m0" in sql
     merger.begin(threading.Event(), 0, 8 * MIB)
     with pytest.raises(CairnError) as caught:
-        merger.table(2, wide(200_000) if is_gathered else [])
+        merger.table(("", ""), wide(200_000) if is_gathered else [])
         whole(merger, sql if is_gathered else f"SELECT * FROM ({sql}) ORDER BY k")
     assert (caught.value.sqlstate, str(caught.value)) == (
         "53400",
@@ -103,7 +103,7 @@ def test_a_statement_that_needs_too_large_files_is_told_what_to_do(
     assert "sql_spill_max_bytes" in str(caught.value.hint)
     merger.end()
     merger.begin(threading.Event(), 0, 8 * MIB)  # the next one has all of it again
-    merger.table(2, wide(10_000))
+    merger.table(("", ""), wide(10_000))
     assert whole(merger, "SELECT count(*) FROM m0") == [(10_000,)]
 
 
@@ -166,7 +166,7 @@ def test_a_limit_on_rows_counts_all_pieces() -> None:
 )
 def test_a_text_of_another_instance_only_reads(merger: Merger, sql: str) -> None:
     merger.begin(threading.Event(), 0, 0)
-    merger.table(1, [(1,)])
+    merger.table(("",), [(1,)])
     merger.connection.execute("CREATE TABLE m9 (x0)")  # texts of ours are remembered
     with pytest.raises(CairnError) as problem:
         merger.start(sql, (), is_foreign=True)
