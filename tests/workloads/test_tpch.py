@@ -68,7 +68,13 @@ def stripped(found: list[Any]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("places", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize(
+    "places",
+    [
+        pytest.param(each, id=name, marks=() if name == "some together" else pytest.mark.slow)
+        for name, each in PLACES.items()
+    ],
+)
 def test_all_questions_are_answered_as_by_postgresql(
     theirs: Any, rows: Rows, places: dict[str, str]
 ) -> None:
