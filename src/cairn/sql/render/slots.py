@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from cairn.model.sharding.spans import merged
 from cairn.model.tables.schema import BUCKET_COLUMN
 from cairn.model.types.values import ColumnType, Physical, to_physical
 from cairn.sql.ir import Param
@@ -142,35 +143,27 @@ def _bucket_condition(column: str, ranges: Ranges) -> str:
     A wide range holds most rows that are here. SQLite is told so: otherwise it takes the range for
     the narrowest condition and reads the whole table by it, whatever index there is.
     """
-    merged: Ranges = []
-    for low, high in sorted(ranges):
-        if merged and merged[-1][1] + 1 >= low:
-            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-        else:
-            merged.append((low, high))
-    if sum(high - low + 1 for low, high in merged) > max(_NARROW, _SPARSE * len(merged)):
-        return _wide_condition(column, merged)
-    if len(merged) > _MOST_RANGES:
-        every = ", ".join(str(each) for low, high in merged for each in range(low, high + 1))
-        return f"({column} IN ({every}))"
-    return f"({_any_of(column, merged)})" if merged else "0"
+    apart = merged(ranges)
+    if sum(high - low + 1 for low, high in apart) > max(_NARROW, _SPARSE * len(apart)):
+        return _wide_condition(column, apart)
+    return f"({_any_of(column, apart)})" if apart else "0"
 
 
-def _wide_condition(column: str, merged: Ranges) -> str:
+def _wide_condition(column: str, apart: Sequence[tuple[int, int]]) -> str:
     """One range with all of them in it, which an index may use, and then which of it they are."""
-    around = f"likely({column} BETWEEN {merged[0][0]} AND {merged[-1][1]})"
-    if len(merged) == 1:
+    around = f"likely({column} BETWEEN {apart[0][0]} AND {apart[-1][1]})"
+    if len(apart) == 1:
         return f"({around})"
-    if len(merged) > _MOST_RANGES:
-        every = ", ".join(str(each) for low, high in merged for each in range(low, high + 1))
-        return f"({around} AND +{column} IN ({every}))"
-    return f"({around} AND ({_any_of(f'+{column}', merged)}))"
+    return f"({around} AND ({_any_of(f'+{column}', apart)}))"
 
 
-def _any_of(column: str, merged: Ranges) -> str:
+def _any_of(column: str, apart: Sequence[tuple[int, int]]) -> str:
+    if len(apart) > _MOST_RANGES:
+        every = ", ".join(str(each) for low, high in apart for each in range(low, high + 1))
+        return f"{column} IN ({every})"
     return " OR ".join(
         f"{column} = {low}" if low == high else f"{column} BETWEEN {low} AND {high}"
-        for low, high in merged
+        for low, high in apart
     )
 
 

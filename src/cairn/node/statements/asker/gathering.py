@@ -79,7 +79,7 @@ class Gathering:
             return await opened_here(context, self._owners, sql, fragment.bind(params))
         if context.stage is not None:
             context.stage.sends = len(fragment.sent)
-        request = self._request(fragment, params, tables, context)
+        request = self._request(fragment, (), tables, context)
 
         def ask(replicaset: str, ranges: Ranges, count: int) -> Coroutine[Any, Any, Told]:
             later = piece_bytes(count)
@@ -119,7 +119,7 @@ class Gathering:
         context = context.within(fragment)
         sql, args = fragment.asked(params, ranges)
         asked = msgspec.structs.replace(
-            self._request(fragment, params, tables, context),
+            self._request(fragment, (), tables, context),
             sql=sql,
             args=args,
             ranges=ranges,
@@ -149,7 +149,7 @@ class Gathering:
     ) -> list[SplitPart]:
         """Its rows as they are dealt out by every owner: begun, and to be fetched from there."""
         fragment: plans.Fragment = split.fragment
-        request = self._request(fragment, params, tables, context)
+        request = self._request(fragment, fragment.bind(params), tables, context)
 
         def ask(replicaset: str, ranges: Ranges, count: int) -> Coroutine[Any, Any, Told]:
             read = msgspec.structs.replace(
@@ -169,14 +169,14 @@ class Gathering:
     def _request(
         self,
         fragment: plans.Fragment,
-        params: Params,
+        args: Sequence[Any],
         tables: dict[int, int],
         context: Context,
     ) -> ReadRequest:
-        """What is the same for all owners."""
+        """What is the same for all owners; no `args` where each of them has its own."""
         return ReadRequest(
             fragment.sql,
-            fragment.bind(params),
+            tuple(args),
             {table: tables[table] for table in fragment.tables if table in tables},
             preference=context.preference,
             row_max=context.row_max,
