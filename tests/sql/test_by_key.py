@@ -111,6 +111,20 @@ def test_ranges_and_pages_by_the_key_are_those_of_one_big_table(
             assert cluster.run(text) == wanted, text
 
 
+@pytest.mark.usefixtures("_ways")
+def test_rows_of_buckets_that_left_are_not_told_again() -> None:
+    """An owner that gave a bucket away still has its rows until they are swept."""
+    cluster, dice = filled(30), random.Random(3)
+    for name in ("rising", "names", "tenants"):
+        table = cluster.catalog.tables[name].physical_name
+        rows = cluster.oracle_node.execute(f"SELECT * FROM {table}").fetchall()
+        marks = ", ".join("?" * len(rows[0]))
+        for node in cluster.nodes:
+            node.executemany(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", rows)
+        for text in questions(name, cluster, dice):
+            assert cluster.run(text) == cluster.oracle(text), text
+
+
 def test_pages_follow_each_other_to_the_end(cluster: Cluster) -> None:
     cluster.way = None
     for name, last in (("gaps", -(2**63)), ("rising", -101)):
