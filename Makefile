@@ -33,11 +33,6 @@ $(VENV)/.spark: requirements/spark.txt $(VENV)/.dev
 	$(BIN)/pip install -q --require-hashes -r requirements/spark.txt
 	touch $@
 
-# Half a minute once, then every start of Spark takes half as long.
-$(VENV)/.classes: $(VENV)/.spark
-	-$(BIN)/python -m cairn.spark.class_archive
-	touch $@
-
 # Copies of tables as Delta Lake; its tests are skipped without it.
 $(VENV)/.delta: requirements/delta.txt $(VENV)/.spark
 	$(BIN)/pip install -q --require-hashes --no-deps -r requirements/delta.txt
@@ -54,7 +49,7 @@ $(VENV)/.profile: requirements/profile.txt $(VENV)/.dev
 	$(BIN)/pip install -q --require-hashes -r requirements/profile.txt
 	touch $@
 
-demo: setup $(VENV)/.classes
+demo: setup $(VENV)/.spark
 	$(BIN)/cairn demo --base-port $(PORT) --sample examples/orders.csv
 
 demo-core: setup

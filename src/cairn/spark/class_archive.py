@@ -3,8 +3,9 @@
     python -m cairn.spark.class_archive
 
 Java reads, checks and lays out some fifteen thousand classes at each start of Spark. It can keep
-the result in a file and map that one. The file is made once for an installation (`make demo` does
-it), lies in the environment of Python that has PySpark, and is used by our commands if it is there.
+the result in a file and map that one. The file is made once for an installation, on request: it
+takes half a minute and 180 MB. It lies in the environment of Python that has PySpark, and is used
+by our commands if it is there.
 Java itself looks whether it fits: one for other jars, or for another build of Java, is not used.
 """
 
@@ -22,6 +23,7 @@ from typing import Any
 
 from cairn.spark.launchers import is_ours
 
+HINT = "half of it after `python -m cairn.spark.class_archive`, once"
 OPTIONS = "spark.driver.defaultJavaOptions"
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # it warns on stdout, where our answers go
 _PATIENCE_S = 180.0

@@ -307,6 +307,8 @@ def with_password(dsn: str | None, password_file: str | None) -> str:
 def _summarise(
     title: str, facts: dict[str, Any], seconds: float, start_s: float, as_json: bool
 ) -> None:
+    from cairn.spark import class_archive
+
     rows = facts.get("rows_read", facts.get("rows"))
     if isinstance(rows, int) and seconds > 0:
         facts["rows_per_s"] = round(rows / seconds)
@@ -316,7 +318,8 @@ def _summarise(
         return
     if not facts.get("rows_per_s", 1):
         del facts["rows_per_s"]  # too few rows to say anything of speed
-    facts["seconds"] = f"{seconds:.1f}, and {start_s:.1f} to start Spark"
+    hint = "" if class_archive.java_options() else f"\n({class_archive.HINT})"
+    facts["seconds"] = f"{seconds:.1f}, and {start_s:.1f} to start Spark{hint}"
     table = Table(title=title, show_header=False, title_justify="left")
     for name, value in facts.items():
         shown = f"{value:,}" if isinstance(value, int) else str(value)
