@@ -21,8 +21,9 @@ from tests.sim_cluster.test_damaged_starts import cut, emptied, flip_tree, overw
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_namings import equal
 from tests.sim_cluster.test_sync_answers import follow_nobody
-from tests.storage.rot import flip_page
+from tests.storage.rot import flip_log, flip_page
 
+LOG_AHEAD = "write-ahead log"
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "no database": lambda path: overwrite(path, bytes(100)),
     "emptied": emptied,
@@ -30,9 +31,10 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "first page": lambda path: flip_page(path, 1),
     "log": lambda path: flip_tree(path, "raft_log"),
     "state": lambda path: flip_tree(path, "raft_state"),
+    LOG_AHEAD: flip_log,
 }
 QUICK = {("no database", "all", "master", "async"), ("emptied", "one", "master", "sync"),
-         ("state", "one", "leader", "async")}  # fmt: skip
+         ("state", "one", "leader", "async"), (LOG_AHEAD, "one", "leader", "sync")}  # fmt: skip
 
 
 def cases() -> Iterator[Any]:
@@ -68,9 +70,10 @@ def test_who_has_forgotten_its_votes_is_brought_back_by_one_command(
         nodes = [*scene.world.nodes.values()]
         others = [node for node in nodes if node is not victim]
         before, old_id = scene.load.rows_of(scene.master), inside(victim).raft_id
-        settle_on_disk(victim)
+        if damage != LOG_AHEAD:
+            settle_on_disk(victim)
         for node in nodes if killed == "all" else [victim]:
-            node.crash()
+            node.crash(power=damage == LOG_AHEAD)
         DAMAGES[damage](victim.dir / "raft.db")
         for node in nodes:
             if not node.is_running:
