@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cairn.model.errors import NotInPrerequisiteState
+from cairn.model.errors import CairnError, NotInPrerequisiteState
 from cairn.model.members.topology import Grade
-from cairn.model.rpc import ExpelRequest, ExpelResponse
+from cairn.model.rpc import ExpelRequest, ExpelResponse, ReadRequest, ReadResponse
 from cairn.sim.cluster.loads.registers import why_unequal
 from cairn.sim.cluster.node import SimNode
 from tests.sim_cluster.scenes import Triple, inside, played
@@ -134,3 +134,35 @@ def test_what_only_the_forgetful_one_had_is_kept() -> None:
         await scene.calm(may_lose=True)
 
     played("async", script)
+
+
+def test_statements_for_the_forgetful_one_wait_for_another_master() -> None:
+    """It listens, and is no member: no client is told that a handshake was refused (28000)."""
+
+    async def script(scene: Triple) -> None:
+        victim, asker = scene.master, scene.leader
+        for key in range(2, 20):
+            await scene.write(key)
+        await equal(scene)
+        settle_on_disk(victim)
+        victim.crash()
+        DAMAGES["no database"](victim.dir / "raft.db")
+        old_id = inside(asker).state.cluster.instances[victim.name].raft_id
+        victim.start()
+        told: list[str] = []
+        peers = inside(asker).peers
+        request = ReadRequest("SELECT 1", (), {})
+
+        async def ask() -> None:
+            try:
+                await peers.call(old_id, "read_rows", request, ReadResponse, 1.0, must_end=True)
+            except CairnError as problem:
+                told.append(type(problem).__name__)
+
+        for _ in range(30):
+            await in_process(asker, ask)
+            await asyncio.sleep(0.05)
+        assert victim.instance is None
+        assert {*told} <= {"NotSent", "Unreachable"}
+
+    played("sync", script)
