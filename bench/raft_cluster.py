@@ -50,7 +50,8 @@ async def live(at: int, directory: Path, ports: list[int], pipe: Connection) -> 
     from cairn.node.boot.config import InstanceConfig
     from cairn.node.boot.steps import Boot
     from cairn.node.runtime import RealRuntime
-    from cairn.storage.files.writer import Disk, Job, WriterThread, run_group
+    from cairn.storage.files.groups import Job, run_group
+    from cairn.storage.files.writer import Disk, WriterThread
 
     counts = {"synced": 0, "commits": 0}
 

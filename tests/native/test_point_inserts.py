@@ -120,9 +120,10 @@ class New:
         assert self.insert is not None and isinstance(self.plan, plans.PointWrite)
         data, at = self.request(values, rest)
         table = self.plan.table.id
-        if not self.insert.bucket(data, at):
+        bucket = self.insert.bucket(data, at)
+        if not bucket:
             return None
-        return site.group(lambda: site.store.insert_asked(table, self.insert, data, at))
+        return site.group(lambda: site.store.insert_asked(table, bucket, self.insert, data, at))
 
     def in_python(self, site: Site, values: list[bytes | None]) -> Any:
         """The same, or None where it is refused."""

@@ -12,7 +12,8 @@ import apsw
 import pytest
 
 from cairn.node.watching.disks import Disks, Stall
-from cairn.storage.files.writer import Job, WriterThread
+from cairn.storage.files.groups import Job
+from cairn.storage.files.writer import WriterThread
 from tests.cluster.harness import eventually
 
 

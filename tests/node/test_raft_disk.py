@@ -22,7 +22,7 @@ from cairn.raft.types import (
     MsgKind,
 )
 from cairn.raft.wire import decode_message
-from cairn.storage.files.writer import Job, run_group
+from cairn.storage.files.groups import Job, run_group
 from cairn.storage.raft_db.raft_store import RaftStore
 from cairn.storage.raft_db.state_machine import StateMachine
 

@@ -15,6 +15,7 @@ from cairn.node.statements.context import Context
 from cairn.sim.cluster.loads.block_lists import _Texts
 from cairn.sim.cluster.loads.load import TABLE
 from cairn.sim.cluster.trial import BlockTrial
+from cairn.storage.data_db import touched
 from tests.sim_cluster.scenes import Triple
 
 
@@ -36,7 +37,7 @@ def test_blocks_are_serial_under_blows(kind: str, seed: int) -> None:
     trial, failure = run(seed, kind)
     how = f"python -m cairn.sim.cluster --kind blocks-{kind} --seeds {seed} --trace"
     assert failure is None, f"{how}: {failure}"
-    assert {"read", "append", "put", "do", "rollback"} <= set(trial.registers.ways)
+    assert {"read", "append", "put", "do", "plainly", "rollback"} <= set(trial.registers.ways)
     assert trial.registers.done > 20
 
 
@@ -58,6 +59,14 @@ def test_a_commit_that_compares_nothing_is_found(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(open_block, "digest", lambda told, ordered: b"same")
     _, failure = run(1, "masters")
     assert failure is not None and ("circle" in failure or "not in list" in failure)
+
+
+def test_what_is_kept_of_a_statement_though_others_wrote_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(touched.Touched, "is_since", lambda self, *what: False)
+    _, failure = run(2, "masters")
+    assert failure is not None and "not in list" in failure
 
 
 @pytest.mark.slow

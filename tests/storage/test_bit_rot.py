@@ -13,8 +13,9 @@ import pytest
 from cairn.model.errors import CairnError, StorageDamaged
 from cairn.storage.data_db.log_tables import PUT_BASE, PUT_RECORD, open_log, place
 from cairn.storage.data_db.row_log import LogReader
+from cairn.storage.files.groups import Job
 from cairn.storage.files.sqlite import check_file, open_writer
-from cairn.storage.files.writer import Job, WriterThread
+from cairn.storage.files.writer import WriterThread
 from cairn.storage.readers import RowReader
 from cairn.storage.sqlite_errors import translated
 from tests.storage.rot import flip, flip_page

@@ -16,7 +16,7 @@ from cairn.model.tables import system_tables as system
 from cairn.model.tables.schema import FIRST_USER_TABLE_ID, Column, Index, Table
 from cairn.model.types.values import ColumnType
 from cairn.raft.types import ConfState, Entry, HardState, Ready, SnapshotMeta
-from cairn.storage.files.writer import Job, run_group
+from cairn.storage.files.groups import Job, run_group
 from cairn.storage.raft_db.global_tables import dump_tables
 from cairn.storage.raft_db.raft_store import LogView, RaftStore
 from cairn.storage.raft_db.state_machine import StateMachine

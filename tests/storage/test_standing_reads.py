@@ -13,8 +13,9 @@ import pytest
 
 from cairn.model.errors import CairnError
 from cairn.storage.files import writer
+from cairn.storage.files.groups import Job
 from cairn.storage.files.sqlite import open_writer
-from cairn.storage.files.writer import Job, WriterThread
+from cairn.storage.files.writer import WriterThread
 from cairn.storage.readers import RowReader
 
 COUNTS = {"data": "SELECT count(*) FROM rows_here", "raft": "SELECT count(*) FROM rows_there"}

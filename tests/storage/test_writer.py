@@ -14,8 +14,9 @@ import pytest
 
 from cairn.model.errors import CairnError
 from cairn.storage.files import writer
+from cairn.storage.files.groups import Job
 from cairn.storage.files.sqlite import CHECKPOINT_PAGES, RESERVED, open_writer, reserve
-from cairn.storage.files.writer import Job, WriterThread
+from cairn.storage.files.writer import WriterThread
 
 Told = list[tuple[str, str]]
 

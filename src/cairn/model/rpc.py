@@ -465,6 +465,7 @@ class BlockItem(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: tuple[tuple[int, tuple[Any, ...]], ...] | None = None  # of an INSERT, with their buckets
     tape: tuple[Any, ...] = ()  # what functions of chance gave when it was run first
     told: bytes = b""  # digest of what the client was told; empty: nothing is compared
+    made: int = 0  # under which the owner may know what it did then; 0: it does not
 
 
 class BlockRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -486,6 +487,7 @@ class BlockResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: tuple[tuple[Any, ...], ...] = ()
     digest: bytes = b""
     tape: tuple[Any, ...] = ()
+    made: int = 0
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):

@@ -105,7 +105,7 @@ from cairn.pgwire.scram import make_verifier
 from cairn.replication.relay import Subscribe
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.files import setting_aside
-from cairn.storage.files.writer import GroupOf
+from cairn.storage.files.groups import GroupOf
 from cairn.storage.raft_db.raft_store import RaftStore
 from cairn.storage.raft_db.state_machine import StateMachine
 
@@ -268,7 +268,8 @@ class Instance:
         first = int(self.runtime.boot_clock() * 1e6)  # past all of the life before
         reads = Reads(Owners(self.raft_id, state, peers, voters, self.execution, first))
         self.block_owner = BlockOwner(
-            self.name, state, self.execution, numbers, self.store.path, functions.register
+            *(self.name, state, self.execution, numbers, self.store.path, functions.register),
+            chance.getrandbits(48),
         )
         blocks = Blocks(self.name, state, self.runtime, reads, self.block_owner)
         self.executor = Executor(

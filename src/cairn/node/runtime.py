@@ -18,7 +18,8 @@ import apsw
 from cairn.model.unexpected import owned
 from cairn.net.peers import Network, SocketNetwork
 from cairn.net.tls import PeerTls
-from cairn.storage.files.writer import Disk, Job, WriterThread, run_group
+from cairn.storage.files.groups import Job, run_group
+from cairn.storage.files.writer import Disk, WriterThread
 
 log = logging.getLogger("cairn")
 

@@ -38,7 +38,8 @@ from cairn.raft.types import (
     Role,
 )
 from cairn.raft.wire import decode_message, encode_message
-from cairn.storage.files.writer import Disk, Job
+from cairn.storage.files.groups import Job
+from cairn.storage.files.writer import Disk
 from cairn.storage.raft_db.raft_store import LogView, RaftStore
 from cairn.storage.raft_db.state_machine import StateMachine
 

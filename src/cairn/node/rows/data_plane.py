@@ -45,8 +45,9 @@ from cairn.storage.data_db.global_parents import sees_marks
 from cairn.storage.data_db.kin import check_ties
 from cairn.storage.data_db.row_log import ENTERED_EPOCH
 from cairn.storage.files.checksums import is_damage, page_damaged
+from cairn.storage.files.groups import Job
 from cairn.storage.files.reshaping import check_rows
-from cairn.storage.files.writer import Disk, Job, Others
+from cairn.storage.files.writer import Disk, Others
 
 log = logging.getLogger("cairn.data")
 T = TypeVar("T")

@@ -25,7 +25,8 @@ from cairn.node.rows.links import LinkStatus, Traffic
 from cairn.node.rows.mesh import Table as Routes
 from cairn.node.runtime import Runtime, timestamp
 from cairn.storage.files.checksums import is_damage, noticed
-from cairn.storage.files.writer import Disk, Job
+from cairn.storage.files.groups import Job
+from cairn.storage.files.writer import Disk
 from cairn.storage.raft_db.raft_store import RaftStore
 
 MAX_LEADERS = 10_000  # terms kept

@@ -18,7 +18,8 @@ from cairn.model.settings import limits
 from cairn.model.tables.catalog import WRITES
 from cairn.node.statements.asker.hops import Hop
 from cairn.node.statements.at_once import Outcome
-from cairn.node.statements.blocks.open_block import MAKING, OpenBlock
+from cairn.node.statements.blocks.alone import MAKING
+from cairn.node.statements.blocks.open_block import OpenBlock
 from cairn.node.statements.blocks.parts import Done, Mark
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import Executor
@@ -66,12 +67,12 @@ class Block:
     @property
     def committed(self) -> int:
         """Statements of the open block that cannot be undone."""
-        return self._written if self.open is None else self.open.committed
+        return self._written if self.open is None else self.open.alone.committed
 
     @property
     def made(self) -> int:
         """Those of them that only made something new."""
-        return self._made if self.open is None else self.open.made
+        return self._made if self.open is None else self.open.alone.made
 
     @property
     def depth(self) -> int:
@@ -83,7 +84,7 @@ class Block:
         if self.status != "T":
             return
         if self.open is not None:
-            self.open.wrote_alone()
+            self.open.alone.note()
         else:
             self._written += 1
             self._made += tag in MAKING

@@ -15,16 +15,8 @@ from cairn.net.peers import Network
 from cairn.node.runtime import uuid_from
 from cairn.sim.cluster.loop import Process, VirtualLoop
 from cairn.sim.cluster.wire import SimNetwork, Wire
-from cairn.storage.files.writer import (
-    MAX_GROUP,
-    Disk,
-    Job,
-    Nobody,
-    NoReader,
-    Others,
-    Reader,
-    run_group,
-)
+from cairn.storage.files.groups import Job, run_group
+from cairn.storage.files.writer import MAX_GROUP, Disk, Nobody, NoReader, Others, Reader
 
 CHECKPOINT = 4_000_000  # past this, SQLite itself may have synced and moved parts of the log
 HUNG_S = 0.1  # how often a disk that hangs is tried

@@ -111,6 +111,7 @@ class DataStore(RowTables):
 
     def reload(self) -> None:
         """Learn the local tables, the vclock and the promise from disk."""
+        self.touched.all()
         self.reload_tables()
         self.vclock: Vclock = dict(self.connection.execute("SELECT origin, lsn FROM vclock"))
         self.reload_origins()
@@ -204,7 +205,7 @@ class DataStore(RowTables):
             raise RecordLost from problem
 
     def insert_asked(
-        self, table: int, what: PointInsert, data: bytes, at: int
+        self, table: int, bucket: int, what: PointInsert, data: bytes, at: int
     ) -> tuple[int, int] | None:
         """The same in C, from a request whose parameters begin at `at`. None: nothing was done, and
         Python has to do it."""
@@ -224,6 +225,7 @@ class DataStore(RowTables):
             hook(self._on_change)
         if count == 1:
             self.vclock[origin] = lsn
+            self.touched.row(table, bucket)
             return 1, lsn
         if count == 0:
             return 0, 0
@@ -247,12 +249,8 @@ class DataStore(RowTables):
         transaction (`alone`) is taken back with that instead. `brief`: it runs on the event loop,
         and is taken back with `TooLongHere` if it meets a long row.
         """
-        self._changes.clear()
-        self._enforced = 0
-        self._operation: Operation | None = None
-        self._bulk: Bulk | None = None
+        self._begin_statement()
         before = self.vclock.get(self.origin, 0)
-        self.judge(clients=True)
         if not alone:
             self.connection.execute("SAVEPOINT statement")
         try:
@@ -270,6 +268,25 @@ class DataStore(RowTables):
         if not alone:
             self.connection.execute("RELEASE statement")
         return count, lsn
+
+    def _begin_statement(self) -> None:
+        self._changes.clear()
+        self._enforced = 0
+        self._operation: Operation | None = None
+        self._bulk: Bulk | None = None
+        self.judge(clients=True)
+
+    def look(self, run: Callable[[], int], *, alone: bool, brief: bool) -> None:
+        """A statement that is taken back: it leaves no record."""
+        self._begin_statement()
+        if not alone:
+            self.connection.execute("SAVEPOINT statement")
+        try:
+            self.briefly(lambda: self.whole(run)) if brief else self.whole(run)
+        finally:
+            if self.connection.in_transaction:
+                self._take_back(alone)
+            self._changes.clear()
 
     def _take_back(self, alone: bool) -> None:
         if alone:
@@ -295,6 +312,10 @@ class DataStore(RowTables):
             )
         self.connection.execute(PUT_RECORD, (place(number, lsn), epoch, data))
         self._advance(self.origin, epoch, lsn)
+        if body.kind == Kind.ROWS and body.bulk is None:
+            self.touched.rows(body.changes)
+        else:
+            self.touched.all()
         return lsn
 
     def origin_id(self, uuid: str) -> int:
@@ -414,6 +435,7 @@ class DataStore(RowTables):
 
     def keep_record(self, record: Packed, body: Body) -> None:
         """A record of another origin, applied in this transaction: part of our log from now on."""
+        self.touched.all()
         if body.operation is not None:
             self.operations.keep(body.operation)
         number = self.origin_id(record.origin)
@@ -440,6 +462,7 @@ class DataStore(RowTables):
 
     def forget_record(self, record: Record) -> None:
         """Its rows were taken back: neither the log nor the list of done operations has it."""
+        self.touched.all()
         if record.operation is not None:
             self.operations.undo(record.operation)
         self.connection.execute(

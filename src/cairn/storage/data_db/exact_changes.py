@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
 import msgspec
 
 from cairn.model.log.records import RowChange, RowOp
@@ -11,6 +16,8 @@ from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.packed_insert import insert_text
 
 Place = tuple[str, int]  # origin and lsn of the record that says so
+Said = tuple[str, tuple[Any, ...]]  # a change as SQLite is told of it
+_NOWHERE = ("of a block", 0)  # it is in no record yet
 
 
 class _Writes:
@@ -52,17 +59,33 @@ class ExactChanges:
         self._store.packed.insert(self._store.tables[table_id], packed)
 
     def change(self, place: Place, change: RowChange) -> None:
+        connection = self._store.connection
+        connection.execute(*self._said(place, change))
+        self._check_count(place, connection.changes(), 1, change.table)
+
+    def _said(self, place: Place, change: RowChange) -> Said:
         writes = self._writes_for(place, change.table, change.version)
-        old, new, execute = change.old, change.new, self._store.connection.execute
+        old, new = change.old, change.new
         if change.op == RowOp.INSERT and new is not None:
-            execute(writes.insert, new)
-        elif change.op == RowOp.UPDATE and old is not None and new is not None:
-            execute(writes.update, (*new, *(old[at] for at in writes.key_at)))
-        elif change.op == RowOp.DELETE and old is not None:
-            execute(writes.delete, [old[at] for at in writes.key_at])
-        else:
-            raise Damaged(*place, f"has a change of kind {change.op} half told")
-        self._check_count(place, self._store.connection.changes(), 1, change.table)
+            return writes.insert, new
+        if change.op == RowOp.UPDATE and old is not None and new is not None:
+            return writes.update, (*new, *(old[at] for at in writes.key_at))
+        if change.op == RowOp.DELETE and old is not None:
+            return writes.delete, tuple(old[at] for at in writes.key_at)
+        raise Damaged(*place, f"has a change of kind {change.op} half told")
+
+    def said(self, changes: Sequence[RowChange]) -> tuple[Said, ...]:
+        """Of a statement that was taken back: for `again`."""
+        return tuple(self._said(_NOWHERE, change) for change in changes)
+
+    def again(self, said: Sequence[Said]) -> None:
+        """In order; what is alike is one call, because there may be many."""
+        connection = self._store.connection
+        before = connection.total_changes()
+        for text, alike in groupby(said, itemgetter(0)):
+            connection.executemany(text, map(itemgetter(1), alike))
+        if connection.total_changes() - before != len(said):
+            raise Damaged(*_NOWHERE, "changes other rows than when it was tried")
 
     def _check_count(self, place: Place, found: int, wanted: int, table: int) -> None:
         """SQLite is content with changing nothing; a replica is not."""

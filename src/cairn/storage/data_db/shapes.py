@@ -21,6 +21,7 @@ from cairn.model.tables.schema import (
     create_table_sql,
 )
 from cairn.storage.data_db.kin import Enforcing, Kin, no_pairs, rekeyed_rows
+from cairn.storage.data_db.touched import Touched
 from cairn.storage.files.reshaping import reshape
 
 _SIZED = (str, bytes)
@@ -39,6 +40,7 @@ class RowTables:
 
     def __init__(self) -> None:
         self._changes: list[RowChange] = []
+        self.touched = Touched()
         self._judges = True
         self._is_brief = False  # long rows are work for a thread
         self.versions: dict[int, int] = {}  # replaced, never changed: readers keep what they saw
@@ -104,11 +106,25 @@ class RowTables:
     @contextlib.contextmanager
     def unobserved(self) -> Iterator[None]:
         """For changes that somebody has told already: the hook need not tell them again."""
+        self.touched.all()
+        with self._unheard():
+            yield
+
+    @contextlib.contextmanager
+    def _unheard(self) -> Iterator[None]:
         self.connection.preupdate_hook(None)
         try:
             yield
         finally:
             self.connection.preupdate_hook(self._on_change)
+
+    def repeat(self, changes: Sequence[RowChange], carry_out: Callable[[], None]) -> None:
+        """Changes that a statement made before and took back, as part of the one that is running.
+        The rows are as they were then, and tables are not tied to others."""
+        with self._unheard():
+            carry_out()
+        self._changes += changes
+        self._enforced = len(self._changes)
 
     def judge(self, *, clients: bool) -> None:
         """Whether checks are made: of what clients write, not of what a master took already.
@@ -160,6 +176,9 @@ class RowTables:
     def pending_changes(self) -> int:
         """Rows changed so far by the statement that is running."""
         return len(self._changes)
+
+    def changes_since(self, since: int) -> tuple[RowChange, ...]:
+        return tuple(self._changes[since:])
 
     def count_rows(self, since: int = 0) -> int:
         """Rows a client is told of, after the first `since` changes. REPLACE counts once, delete

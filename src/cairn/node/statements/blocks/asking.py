@@ -142,7 +142,8 @@ class Blocks:
         buckets: set[int] = set()
         is_all = False
         tiers: list[str] = []  # of which it is not known yet what is touched
-        for place in (place for listed in block for place in listed.places):
+        found = dict.fromkeys(place for listed in block for place in listed.places)
+        for place in found:
             if not place.is_known:
                 tiers.append(place.tier)
             elif place.buckets is None:

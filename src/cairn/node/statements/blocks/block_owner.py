@@ -18,17 +18,14 @@ import apsw
 from cairn.model import stops
 from cairn.model.errors import (
     BlockConflict,
-    BlockLeaves,
     CairnError,
-    NotOwner,
     NumbersNeeded,
     ProtocolViolation,
     QueryCanceled,
     TableUnderDdl,
 )
-from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse, ReadRequest
+from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse
 from cairn.model.settings import limits
-from cairn.model.sharding.spans import of_buckets
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.kin_words import ParentNotSeen
 from cairn.model.types.values import from_physical, micros_to_datetime
@@ -36,6 +33,7 @@ from cairn.model.unexpected import owned
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.statements.asker.numbers import Numbers
 from cairn.node.statements.asker.owners import MOVING
+from cairn.node.statements.blocks.block_guard import Buckets
 from cairn.node.statements.blocks.block_runs import (
     LOOK_EVERY,
     BlockRun,
@@ -46,6 +44,7 @@ from cairn.node.statements.blocks.block_runs import (
     digest,
     is_ordered,
 )
+from cairn.node.statements.blocks.kept import NOTHING, Done, Kept
 from cairn.node.statements.context import ASKED
 from cairn.node.statements.ending import Ticket, to_its_end
 from cairn.node.statements.owner.execution import Execution
@@ -54,9 +53,7 @@ from cairn.node.waiting import as_future
 from cairn.sql import plans
 from cairn.sql.api import prepare
 from cairn.sql.plans import Prepared
-from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.shapes import TooLongHere
-from cairn.storage.files.pieces import Row
 from cairn.storage.merging import Merger
 from cairn.storage.readers import Cancelled
 from cairn.storage.sqlite_errors import translated
@@ -64,6 +61,7 @@ from cairn.storage.sqlite_errors import translated
 PLANS = 2_000  # that are remembered
 QUICK_TEXT = 2_000  # characters that are understood within a few milliseconds
 QUICK_STATEMENTS, QUICK_ROWS = 30, 100
+QUICK_KEPT = 300  # statements of which it is known what they did
 QUICK_S = 0.004  # on the event loop
 
 
@@ -78,11 +76,13 @@ class BlockOwner:
         numbers: Numbers,
         raft: Path,
         register: Callable[[apsw.Connection, Callable[[Any], Any]], None],
+        first: int,
     ) -> None:
         self._name, self._state, self._execution = name, state, execution
         self._numbers = numbers
         self._tape = Tape()
         self._merger = Merger(raft, lambda connection: register(connection, self._tape.through))
+        self._kept = Kept(execution.data.store, first)
         self._plans: OrderedDict[tuple[str, tuple[int, ...], int], _Planned] = OrderedDict()
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class BlockOwner:
 
     async def _run(self, request: BlockRequest, stopped: Cancelled) -> BlockResponse:
         planned = [await self._planned(item) for item in request.items]
-        is_quick = _are_quick(request, planned)
+        is_quick = _are_quick(request.items, planned)
         if request.read is not None:
             is_quick = False
             self._execution.reads.check_text(request.read)
@@ -135,10 +135,10 @@ class BlockOwner:
 
         The callback has the answer or an error; `Again`: nothing was done, and `run` is the way.
         """
-        data, planned = self._execution.data, self._known(request)
+        data, planned = self._execution.data, self._known(request.items)
         if planned is None or data.fence.is_sync or data.is_held_up or request.read is not None:
             return False
-        if not _are_quick(request, planned):
+        if not _are_quick(request.items, planned):
             return False
         epoch = data.fence.epoch
 
@@ -204,10 +204,10 @@ class BlockOwner:
             raise BlockConflict("the schema has changed under the block")
         return found.prepared
 
-    def _known(self, request: BlockRequest) -> list[Prepared] | None:
+    def _known(self, items: Sequence[BlockItem]) -> list[Prepared] | None:
         """The same for what was understood before, by the present catalogue."""
         catalog, planned = self._state.catalog, []
-        for item in request.items:
+        for item in items:
             found = self._plans.get((item.text, item.oids, item.user))
             if found is None or found.catalog is not catalog:
                 return None
@@ -233,13 +233,13 @@ class BlockOwner:
 
     # --- in the writer ----------------------------------------------------------------------------
 
-    def _checked(self, request: BlockRequest) -> _Buckets:
+    def _checked(self, request: BlockRequest) -> Buckets:
         store = self._execution.data.store
         store.check_master()
         for item in request.items:
             for table, version in item.tables.items():
                 store.check_version(table, version)
-        guard = _Buckets(store, self._state, self._name, request)
+        guard = Buckets(store, self._state, self._name, request)
         guard.check_declared()
         return guard
 
@@ -265,19 +265,18 @@ class BlockOwner:
         last: list[BlockResponse] = []
 
         def carry_out() -> int:
-            last.append(self._statements(run, request.items, planned))
+            last.append(self._statements(run, guard, request, planned))
             if request.read is not None:
                 last[0] = BlockResponse(0, rows=tuple(guard.read(run, request.read)))
-            if not request.is_commit:
-                raise _Seen
             return last[0].row_count
 
         store.connection.set_progress_handler(clock, LOOK_EVERY)
         try:
             with stops.working_until(ticket.stopped.is_set):
+                if not request.is_commit:
+                    store.look(carry_out, alone=not is_quick, brief=is_quick)
+                    return last[0]
                 _, lsn = store.statement(carry_out, alone=not is_quick, brief=is_quick)
-        except _Seen:
-            return last[0]
         except TooLongHere:
             raise TooLong("a long row") from None
         except CairnError:
@@ -292,21 +291,67 @@ class BlockOwner:
         return BlockResponse(told.row_count, lsn, told.rows, told.digest, told.tape)
 
     def _statements(
-        self, run: BlockRun, items: Sequence[BlockItem], planned: Sequence[Prepared]
+        self,
+        run: BlockRun,
+        guard: Buckets,
+        request: BlockRequest,
+        planned: Sequence[Prepared],
     ) -> BlockResponse:
-        """All of them in order; the answer of the last one."""
+        """All of them in order; the answer of the last one, which is run in any case if it is only
+        looked at."""
+        items = request.items
+        end = len(items) - (not request.is_commit and request.read is None)
+        early, done = self._known_behind(items[:end], planned)
         told, mark = Told(0), b""
-        for item, prepared in zip(items, planned, strict=True):
-            self._tape.begin(item.tape)
-            told = run.statement(prepared, values_of(item, prepared), item.rows)
-            mark = digest(told, is_ordered(prepared))
-            if item.told and mark != item.told:
-                raise BlockConflict(
-                    "could not serialize access: a statement of the block "
-                    "would be answered differently now",
-                    detail=f"somebody else has changed its rows: {item.text[:200]}",
-                )
-        return BlockResponse(told.count, 0, tuple(told.rows or ()), mark, self._tape.values())
+        for item, prepared in zip(items[:early], planned[:early], strict=True):
+            told, mark = self._compared(run, item, prepared)
+        self._kept.do_again(done)
+        made = 0
+        if end < len(items):
+            told, mark, made = self._tried(run, guard, items[-1], planned[-1])
+        elif request.is_commit:
+            self._kept.forget(items)
+        rows, tape = tuple(told.rows or ()), self._tape.values()
+        return BlockResponse(told.count, 0, rows, mark, tape, made)
+
+    def _known_behind(
+        self, items: Sequence[BlockItem], planned: Sequence[Prepared]
+    ) -> tuple[int, Done]:
+        """How many have to be run, and what those behind them did, as far as that is known.
+
+        Reads that nothing is known of may come before the others, which have not seen them.
+        """
+        early = 0
+        while early < len(items) and not items[early].made and _is_read(planned[early]):
+            early += 1
+        done = self._kept.done(items[early:])
+        return (len(items), NOTHING) if done is None else (early, done)
+
+    def _tried(
+        self, run: BlockRun, guard: Buckets, item: BlockItem, prepared: Prepared
+    ) -> tuple[Told, bytes, int]:
+        """With the number under which is kept what it did."""
+        store = self._execution.data.store
+        guard.begin()
+        since = store.pending_changes()
+        told, mark = self._compared(run, item, prepared)
+        if guard.is_all or not _may_be_kept(item, prepared):
+            return told, mark, 0
+        touched, changes = frozenset(guard.touched), store.changes_since(since)
+        return told, mark, self._kept.keep(item, mark, touched, changes)
+
+    def _compared(self, run: BlockRun, item: BlockItem, prepared: Prepared) -> tuple[Told, bytes]:
+        """Run, and answered as it was before."""
+        self._tape.begin(item.tape)
+        told = run.statement(prepared, values_of(item, prepared), item.rows)
+        mark = digest(told, is_ordered(prepared))
+        if item.told and mark != item.told:
+            raise BlockConflict(
+                "could not serialize access: a statement of the block "
+                "would be answered differently now",
+                detail=f"somebody else has changed its rows: {item.text[:200]}",
+            )
+        return told, mark
 
 
 def values_of(item: BlockItem, prepared: Prepared) -> list[Any]:
@@ -321,69 +366,6 @@ def values_of(item: BlockItem, prepared: Prepared) -> list[Any]:
         raise ProtocolViolation(f"a peer's values cannot be read: {problem}") from None
 
 
-class _Buckets:
-    """Which buckets a block may touch: those of this replicaset, as of the writer's fence."""
-
-    def __init__(
-        self, store: DataStore, state: GlobalState, name: str, request: BlockRequest
-    ) -> None:
-        self._store, self._request = store, request
-        self._cluster = state.cluster
-        row = self._cluster.instances.get(name)
-        self._tier = "" if row is None else row.tier
-        self._replicaset = "" if row is None else row.replicaset_name
-
-    def check_declared(self) -> None:
-        """What the asker knew of. It asked here because they were ours: if not, they moved."""
-        request = self._request
-        if request.is_all:
-            self._store.check_ranges(self._all(request.tier))
-        self._store.check_buckets(request.buckets)
-
-    def __call__(self, tier: str, buckets: frozenset[int] | None) -> tuple[tuple[int, int], ...]:
-        try:
-            if tier != self._tier:
-                raise self._leaves(f"rows of tier {tier}")
-            if buckets is None:
-                found = self._all(tier)
-                self._store.check_ranges(found)
-                return found
-            self._store.check_buckets(buckets)
-        except NotOwner:
-            self._check_ours(tier, buckets)
-            raise
-        return of_buckets(buckets)
-
-    def read(self, run: BlockRun, request: ReadRequest) -> list[Row]:
-        """A part of a wider query, whose buckets the asker has named."""
-        for table, version in request.tables.items():
-            self._store.check_version(table, version)
-        if request.bucket is not None:
-            self._store.check_buckets((request.bucket,))
-        self._store.check_ranges(request.ranges or ())
-        return run.rows(request.sql, request.args)
-
-    def _all(self, tier: str) -> tuple[tuple[int, int], ...]:
-        found = self._cluster.tiers.get(tier)
-        if found is None:  # it was dropped, or the asker knows more than we do
-            raise NotOwner(f"there is no tier {tier}")
-        return ((1, found.bucket_count),)
-
-    def _check_ours(self, tier: str, buckets: frozenset[int] | None) -> None:
-        """They are on the way from or to us, or they are simply somebody else's."""
-        for each in self._cluster.tier_buckets(tier):
-            is_asked = buckets is None or any(each.start <= one <= each.end for one in buckets)
-            if is_asked and each.owner != self._replicaset:
-                where = "all buckets" if buckets is None else f"buckets {each.start}…{each.end}"
-                raise self._leaves(f"{where}, of which replicaset {each.owner} has some")
-
-    def _leaves(self, what: str) -> BlockLeaves:
-        return BlockLeaves(
-            f"a block stays inside one replicaset: this one needs {what}",
-            detail=f"it runs at replicaset {self._replicaset}; nothing of it was done",
-        )
-
-
 class Again(CairnError):
     """Nothing was done, and the answer has to be waited for in another way."""
 
@@ -392,8 +374,18 @@ class Again(CairnError):
 _NOT_DONE = (NumbersNeeded, TooLong, ParentNotSeen, *MOVING)
 
 
-class _Seen(Exception):
-    """The block is to be taken back; its savepoint is rolled back."""
+_READS = (plans.PointRead, plans.ScatterRead)
+
+
+def _is_read(prepared: Prepared) -> bool:
+    return isinstance(prepared.plan, _READS)
+
+
+def _may_be_kept(item: BlockItem, prepared: Prepared) -> bool:
+    """Whether it reads only rows of sharded tables, in buckets that the guard was asked of."""
+    if len(item.tables) != len(prepared.tables):
+        return False  # the others are global, or not tables
+    return bool(item.tables) and not isinstance(prepared.plan, plans.BlockPlan)
 
 
 class _Planned:
@@ -411,9 +403,11 @@ def _prepared(item: BlockItem, catalog: Catalog) -> Prepared:
     return prepare(item.text, catalog, param_oids=item.oids, user_id=item.user)
 
 
-def _are_quick(request: BlockRequest, planned: Sequence[Prepared]) -> bool:
-    return len(planned) <= QUICK_STATEMENTS and all(
-        _is_quick(each, item.rows) for each, item in zip(planned, request.items, strict=True)
+def _are_quick(items: Sequence[BlockItem], planned: Sequence[Prepared]) -> bool:
+    if len(items) > QUICK_STATEMENTS and not all(item.made for item in items[:-1]):
+        return False
+    return len(items) <= QUICK_KEPT and all(
+        _is_quick(each, item.rows) for each, item in zip(planned, items, strict=True)
     )
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from sys import getsizeof
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -30,13 +30,13 @@ from cairn.model.errors import (
     LimitExceeded,
     NumbersNeeded,
     PlanOutdated,
-    Unsupported,
 )
 from cairn.model.rpc import BlockResponse
 from cairn.model.settings import limits
 from cairn.node.statements.asker.hops import HERE, Hop
 from cairn.node.statements.asker.owners import MOVING
 from cairn.node.statements.at_once import Outcome
+from cairn.node.statements.blocks.alone import Alone
 from cairn.node.statements.blocks.asking import Listed, Statement, made_here
 from cairn.node.statements.blocks.block_owner import Again
 from cairn.node.statements.blocks.block_runs import Told, digest, is_ordered
@@ -49,6 +49,7 @@ from cairn.node.statements.blocks.parts import (
     Written,
     as_told,
     before,
+    check_room,
 )
 from cairn.node.statements.context import Context
 from cairn.node.statements.executor import FEW_ROWS, Executor
@@ -67,10 +68,12 @@ _STARTED = (plans.PointRead, plans.PointWrite, *FEW_ROWS)
 _SCHEMA = (plans.DdlPlan, plans.AclPlan, plans.RoutinePlan, plans.AlterSystemPlan)
 
 
-#: What leaves nothing but an empty thing that was not there before: nobody's rows, rights or users.
-MAKING = frozenset(
-    ("CREATE TABLE", "CREATE INDEX", "CREATE VIEW", "CREATE SEQUENCE", "CREATE TYPE")
-)
+class _Begun(NamedTuple):
+    """A statement on its way, behind those it may depend on."""
+
+    listed: Listed
+    block: tuple[Listed, ...]
+    context: Context
 
 
 class OpenBlock:
@@ -94,9 +97,7 @@ class OpenBlock:
         self._held = 0
         self._read: list[EarlyRead] = []  # before the first write, and not in the list yet
         self._unseen = ""  # why something that was read cannot be compared again
-        self._alone = 0  # statements that committed rows by themselves
-        self._schema = 0  # the same for changes of the schema
-        self.made = 0  # of these, what only made something new
+        self.alone = Alone()
         self.now = executor.blocks.wall_clock()  # the time of all its statements
 
     @property
@@ -135,11 +136,6 @@ class OpenBlock:
     def end(self) -> None:
         """Nothing of it is kept any longer."""
         self._keep(-self._held)
-
-    @property
-    def committed(self) -> int:
-        """Statements that ROLLBACK cannot undo."""
-        return self._alone + self._schema
 
     @property
     def has_written(self) -> bool:
@@ -192,8 +188,8 @@ class OpenBlock:
         tag = statement.prepared.tag
         if isinstance(plan, (*_SCHEMA, plans.GlobalWrite)):
             return await self._run_alone(statement, params, context)
-        if self._alone:
-            raise self._refusal(tag)
+        if self.alone.rows:
+            raise self.alone.refusal(tag, has_written=self.has_written)
         try:
             return await self._tried(statement, params, context, given)
         except BlockLeaves:
@@ -208,21 +204,8 @@ class OpenBlock:
 
     def check_alone(self, tag: str, *, is_schema: bool = False) -> None:
         """Before something that commits by itself: rows have to be the one write of their block."""
-        if self.has_written or (not is_schema and (self._alone or self.is_strict)):
-            raise self._refusal(tag)
-
-    def _refusal(self, tag: str) -> Unsupported:
-        if self._alone:
-            why = "a statement of this block has committed by itself"
-        elif self.has_written:
-            why = f"{tag} would commit by itself, and the block has written rows"
-        else:
-            why = f"{tag} would commit by itself"
-        return Unsupported(
-            f"this block could not be undone as a whole: {why}",
-            hint="end the block first, or let every statement commit by itself: "
-            "SET atomic_blocks = off",
-        )
+        if self.has_written or (not is_schema and (self.alone.rows or self.is_strict)):
+            raise self.alone.refusal(tag, has_written=self.has_written)
 
     async def _run_alone(
         self, statement: Statement, params: Sequence[Any], context: Context
@@ -236,17 +219,10 @@ class OpenBlock:
             return outcome  # IF EXISTS, of something that is not there: nothing was done
         if not is_schema and outcome.count == 0:
             return outcome  # it met no row: there is nothing to undo
-        self.wrote_alone(is_schema=is_schema)
-        self.made += tag in MAKING
+        self.alone.note(tag, is_schema=is_schema)
         said = f"{tag} was committed at once: ROLLBACK will not undo it"
         outcome.notices = (*outcome.notices, said)
         return outcome
-
-    def wrote_alone(self, *, is_schema: bool = False) -> None:
-        if is_schema:
-            self._schema += 1
-        else:
-            self._alone += 1
 
     # --- reads before the first write -------------------------------------------------------------
 
@@ -329,11 +305,10 @@ class OpenBlock:
             listed = await self._made(statement, params, context)
         else:
             listed = self._blocks.listed(statement, params, context, rows)
-        first = () if self._first is None else (self._first,)
         self._check_room(listed)
         block = [*before(self._list, listed), listed]
         try:
-            answer = await self._sent(block, context, is_commit=False, like=first)
+            answer = await self._sent(block, context, is_commit=False, like=self._like)
         except BaseException as problem:
             self._keep(-listed.size * COPIES)
             if isinstance(problem, CairnError) and self._is_doubtful(problem):
@@ -342,7 +317,7 @@ class OpenBlock:
         return self._took(statement.prepared, listed, answer)
 
     def _took(self, prepared: Prepared, listed: Listed, answer: BlockResponse) -> Outcome:
-        told = as_told(listed, answer.digest, answer.tape)
+        told = as_told(listed, answer.digest, answer.tape, answer.made)
         self._list.append(told)
         self._bytes += told.size
         if told.is_write:
@@ -379,16 +354,7 @@ class OpenBlock:
         return self._blocks.listed(statement, params, context, plan.rows(found))
 
     def _check_room(self, listed: Listed) -> None:
-        if len(self._list) >= limits.BLOCK_STATEMENTS:
-            raise LimitExceeded(
-                f"a block has at most {limits.BLOCK_STATEMENTS} statements",
-                hint="COMMIT now and then, or use INSERT with several rows",
-            )
-        if self._bytes + listed.size > limits.BLOCK_BYTES:
-            raise LimitExceeded(
-                f"the statements of a block have at most {limits.BLOCK_BYTES >> 20} MiB",
-                hint="COMMIT now and then, or use COPY",
-            )
+        check_room(len(self._list), self._bytes + listed.size)
         self._keep(listed.size * COPIES)
 
     def _check_together(self) -> None:
@@ -408,10 +374,37 @@ class OpenBlock:
 
         `done` is given how to go on: that has the outcome, or None when `run` is the way.
         """
+        begun = self._begun(statement, params, context)
+        if begun is None:
+            return None
+        listed = begun.listed
+        trial = Trial(
+            done,
+            lambda answer: self._finished(statement.prepared, listed, answer),
+            lambda: self._keep(-listed.size * COPIES),
+        )
+        if self._blocks.start(
+            *(begun.block, begun.context, trial.ticket, trial.answered),
+            is_commit=False,
+            like=self._like,
+        ):
+            return trial
+        self._keep(-listed.size * COPIES)
+        return None
+
+    @property
+    def _like(self) -> tuple[Listed, ...]:
+        """Whose owner has to be that of every other statement."""
+        return () if self._first is None else (self._first,)
+
+    def _begun(
+        self, statement: Statement, params: Sequence[Any], context: Context
+    ) -> _Begun | None:
+        """What is to be sent for a statement that needs no task, and room for it is taken."""
         prepared = statement.prepared
         if not isinstance(prepared.plan, _STARTED) or prepared.locks or self.is_strict:
             return None
-        if self._alone or self.reads_outside(statement):
+        if self.alone.rows or self.reads_outside(statement):
             return None
         context = msgspec.structs.replace(context, now=self.now)
         try:
@@ -427,24 +420,17 @@ class OpenBlock:
             self._check_room(listed)
         except (PlanOutdated, LimitExceeded):
             return None
+        return _Begun(listed, (*needed, listed), context)
 
-        def finish(answer: BlockResponse | CairnError) -> Outcome | None:
-            if isinstance(answer, CairnError):
-                self._keep(-listed.size * COPIES)
-                if isinstance(answer, Again) or self._is_doubtful(answer):
-                    return None
-                raise answer
-            return self._took(prepared, listed, answer)
-
-        trial = Trial(done, finish, lambda: self._keep(-listed.size * COPIES))
-        first = () if self._first is None else (self._first,)
-        sent = (*needed, listed)
-        if self._blocks.start(
-            sent, context, trial.ticket, trial.answered, is_commit=False, like=first
-        ):
-            return trial
-        self._keep(-listed.size * COPIES)
-        return None
+    def _finished(
+        self, prepared: Prepared, listed: Listed, answer: BlockResponse | CairnError
+    ) -> Outcome | None:
+        if isinstance(answer, CairnError):
+            self._keep(-listed.size * COPIES)
+            if isinstance(answer, Again) or self._is_doubtful(answer):
+                return None
+            raise answer
+        return self._took(prepared, listed, answer)
 
     def start_commit(self, context: Context, done: Done) -> Hop | None:
         """The same for `commit`. It is not ended half-way."""

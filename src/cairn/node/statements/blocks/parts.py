@@ -89,8 +89,8 @@ class Written:
         return list(answer.rows)
 
 
-def as_told(listed: Listed, mark: bytes, tape: tuple[Any, ...]) -> Listed:
-    item = msgspec.structs.replace(listed.item, told=mark, tape=tape)
+def as_told(listed: Listed, mark: bytes, tape: tuple[Any, ...], made: int = 0) -> Listed:
+    item = msgspec.structs.replace(listed.item, told=mark, tape=tape, made=made)
     return msgspec.structs.replace(listed, item=item)
 
 
@@ -116,3 +116,17 @@ def before(kept: Sequence[Listed], listed: Listed) -> list[Listed]:
             )
     found.reverse()
     return found
+
+
+def check_room(statements: int, size: int) -> None:
+    """Before a block has one more of them, and so many bytes with it."""
+    if statements >= limits.BLOCK_STATEMENTS:
+        raise LimitExceeded(
+            f"a block has at most {limits.BLOCK_STATEMENTS} statements",
+            hint="COMMIT now and then, or use INSERT with several rows",
+        )
+    if size > limits.BLOCK_BYTES:
+        raise LimitExceeded(
+            f"the statements of a block have at most {limits.BLOCK_BYTES >> 20} MiB",
+            hint="COMMIT now and then, or use COPY",
+        )

@@ -42,8 +42,8 @@ from cairn.sql.render.constraints import translate
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.fence import Fence
 from cairn.storage.data_db.shapes import TooLongHere
+from cairn.storage.files.groups import Job
 from cairn.storage.files.pieces import Row
-from cairn.storage.files.writer import Job
 from cairn.storage.raft_db.state_machine import constraint_error
 from cairn.storage.readers import Cancelled, Steps
 from cairn.storage.sqlite_errors import translated
@@ -387,7 +387,9 @@ class _AskedRow:
         store, insert = self._store, self._insert
         try:
             store.check_write(insert.table, insert.version, (insert.bucket,), None)
-            found = store.insert_asked(insert.table, insert.what, insert.data, insert.at)
+            found = store.insert_asked(
+                insert.table, insert.bucket, insert.what, insert.data, insert.at
+            )
         except CairnError:
             return _NOT_PLAIN
         except apsw.Error as problem:  # it has ended the transaction: others are run once more

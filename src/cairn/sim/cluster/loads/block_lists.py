@@ -147,7 +147,8 @@ class Lists:
             node, count = chance.choice(nodes), count + 1
             name = f"g{group}c{number}n{count}"
             block = _Block(name, self._world.loop.time())
-            work = self._do if chance.random() < 0.2 else self._interactive
+            works = (self._interactive, self._do, self._plainly)
+            [work] = chance.choices(works, (6, 2, 2))
             heard, answer = await self._heard(node, partial(work, node, self.groups[group], block))
             outcome = "undone"
             if heard == "done":
@@ -205,6 +206,16 @@ class Lists:
         params = (first, f"+{tags[0]}", second, f"+{tags[1]}")
         outcome = await executor.run(texts.statement(texts.both), params, Context())
         block.ops.append(Read(first, _tags(_only(outcome))))
+        return "committed"
+
+    async def _plainly(self, node: SimNode, keys: list[int], block: _Block) -> str:
+        """One write outside of any block, in between the statements of others."""
+        texts, executor = _Texts(node), self._load.ways(node)
+        key, tag = self._chance.choice(keys), f"{block.name}.0"
+        self._went("plainly")
+        block.ops.append(Append(key, tag))
+        block.is_ending = True
+        await executor.run(texts.statement(texts.append), (key, f"+{tag}"), Context())
         return "committed"
 
     def _went(self, way: str) -> None:
