@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psycopg
 
+from tests.chaos.damaged_starts import DamagedStarts
 from tests.chaos.registers import Gate
 from tests.cluster.harness import Node
 from tests.cluster.proxy import ProxiedCluster
@@ -25,6 +26,7 @@ BLACKOUT = "blackout"  # they come back one by one, in any order
 OF_ALL = ("schema", "switch", "forgotten log", "all at once", BLACKOUT)
 FULL_DISK = "full disk"
 ROT = "bit rot"  # has to be mended before the next one: what rots in two places is lost
+DAMAGED = "damaged start"  # so has this
 WEIGHTS = "weights"  # of several replicasets: buckets move
 PAGE = 4096
 BALLAST = "ballast"
@@ -34,6 +36,7 @@ class Blows:
     def __init__(self, cluster: ProxiedCluster, chance: random.Random, gate: Gate) -> None:
         self._cluster, self._chance, self._gate = cluster, chance, gate
         self._changes = 0
+        self._starts = DamagedStarts(cluster, chance)
 
     def strike(self, kind: str, name: str) -> Mend:
         """What has to be done afterwards, besides healing the links."""
@@ -68,6 +71,8 @@ class Blows:
                 self._try(node, "ALTER SYSTEM SET scrub_interval = 1.0")
                 self._rot(node.dir / "data.db")
                 return lambda: self._try(node, "ALTER SYSTEM SET scrub_interval = 86400.0")
+            case "damaged start":
+                return self._starts.strike(name)
             case "weights":
                 weight = self._chance.choice([0.25, 0.5, 1.0, 2.0, 4.0])
                 query = "SELECT name FROM _pico_replicaset ORDER BY 1"

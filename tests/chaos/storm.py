@@ -15,6 +15,7 @@ import psycopg
 from tests.chaos import staged
 from tests.chaos.blows import (
     BLACKOUT,
+    DAMAGED,
     FULL_DISK,
     LEFT,
     OF_ALL,
@@ -36,6 +37,7 @@ SUMS = tuple(
     for table, key, text in (("t", "a", "b"), ("reg", "grp", "text"))
 )
 NAMED_S = 3.0  # another master is there and has written, after one was cut off
+NOT_SENT_S = 3.0  # async: what a replica may lack of its master
 ONLINE_S = 90.0  # after a blow; a machine may be busy
 
 
@@ -57,12 +59,14 @@ class Storm:
         self.names = tuple(f"i{number}" for number in range(1, size + 1))
         self.done: Counter[str] = Counter()
         self._deck: list[str] = []
+        self._aside: set[int] = set()  # was in `_cairn_diverged` of a file that was then damaged
+        self._gone: list[tuple[float, float]] = []  # when only a damaged file may have had a row
         self.writers: list[FreshKeys] = []
         self.registers: Registers | None = None
         self._disks = SmallDisks()
         self.staged: staged.StagedWriter | None = None
         gate = self._gate = Gate()
-        self._kinds = (*OF_ONE, *OF_ALL, ROT, *((FULL_DISK,) if full_disks else ()))
+        self._kinds = (*OF_ONE, *OF_ALL, ROT, DAMAGED, *((FULL_DISK,) if full_disks else ()))
         self._kinds += (WEIGHTS,) if size > factor else ()
         config = directory / "tiers.yaml"
         config.write_text(
@@ -138,7 +142,7 @@ class Storm:
         told, mending = [], []
         for at in range(count):
             kind = self._next(kinds or self._kinds)
-            if at and kind in ("all at once", BLACKOUT, "stop", ROT, LEFT):
+            if at and kind in ("all at once", BLACKOUT, "stop", ROT, DAMAGED, LEFT):
                 kind = "pause"
             master = self.a_master() if not at else ""
             is_hit = kind == LEFT or chance.random() < 0.7
@@ -147,6 +151,9 @@ class Storm:
                 continue
             told.append((kind, name))
             self.done[kind] += 1
+            if kind == DAMAGED:
+                self._aside |= self.put_aside()  # goes with its file
+            begun = time.monotonic()
             mending.append(self.blows.strike(kind, name))
             if kind in ("all at once", BLACKOUT):
                 break  # nobody is left for another blow
@@ -155,6 +162,8 @@ class Storm:
         self.cluster.proxy.heal()
         for mend in mending:
             mend()
+        if any(kind == DAMAGED for kind, _ in told):
+            self._gone.append((begun - NOT_SENT_S, time.monotonic()))
         return ", ".join(f"{kind} {name}" for kind, name in told)
 
     def _next(self, kinds: Sequence[str]) -> str:
@@ -265,7 +274,8 @@ class Storm:
         for name in self.names:
             self.load.check_sealed(name)
         have = set(rows) - {-1}
-        acked = set().union(*(writer.acked for writer in self.writers))
+        when = {key: at for writer in self.writers for key, at in writer.acked.items()}
+        acked = set(when)
         sent = set().union(*(writer.sent for writer in self.writers))
         refused = set().union(*(writer.refused for writer in self.writers))
         lost, unknown = acked - have, sent - acked - refused
@@ -279,7 +289,8 @@ class Storm:
         assert have <= sent, f"never written: {sorted(have - sent)[:10]}"
         assert not have & refused, f"refused and there: {sorted(have & refused)[:10]}"
         assert may_lose or not lost, f"acknowledged and lost: {sorted(lost)[:20]}"
-        untold = lost - self.put_aside()
+        gone = {key for key in lost if any(low <= when[key] <= high for low, high in self._gone)}
+        untold = lost - self.put_aside() - self._aside - gone
         assert not untold, f"lost and not in _cairn_diverged: {sorted(untold)[:20]}"
 
     def put_aside(self) -> set[int]:
@@ -303,7 +314,7 @@ class FreshKeys(threading.Thread):
         self._cluster, self._chance = cluster, random.Random(seed)
         self._key = number * 10_000_000
         self.sent: set[int] = set()
-        self.acked: set[int] = set()
+        self.acked: dict[int, float] = {}  # when
         self.refused: set[int] = set()
         self.stop = threading.Event()
 
@@ -334,5 +345,5 @@ class FreshKeys(threading.Thread):
             if (problem.sqlstate or "").startswith(("PC", "57P03")):
                 self.refused.add(self._key)
             raise
-        self.acked.add(self._key)
+        self.acked[self._key] = time.monotonic()
         time.sleep(0.003)  # the machine has more to do than this

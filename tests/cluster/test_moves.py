@@ -53,13 +53,19 @@ class Counters(threading.Thread):
 
 
 class Joins(threading.Thread):
-    """A client that joins rows which nobody changes: few of them go to where the many are."""
+    """A client that reads rows which nobody changes: joins, whose few rows go to where the many
+    are, and ranges and pages by the primary key."""
 
     TEXTS = (
         "SELECT w.name, count(*), sum(s.n), max(s.note) "
         "FROM seat s JOIN ward w ON s.ward_id = w.id GROUP BY 1",
         "SELECT s.id, s.note, w.name FROM seat s JOIN ward w ON s.ward_id = w.id WHERE w.id = 3",
         "SELECT s.id, s.note FROM ward w JOIN seat s ON s.id = w.seat_id",
+        "SELECT id, note FROM seat WHERE id > 1000 ORDER BY id LIMIT 20",
+        "SELECT id FROM seat WHERE id BETWEEN 100 AND 200",
+        "SELECT id, ward_id FROM seat WHERE id > 500 AND id <= 2500",
+        "SELECT id FROM seat ORDER BY id DESC LIMIT 300",
+        "SELECT min(id), max(id) FROM seat WHERE ward_id = 7",
     )
 
     def __init__(self, node: Node) -> None:

@@ -125,3 +125,25 @@ def test_a_limit_on_rows_holds_for_those_that_meet(sql: Connection) -> None:
     with pytest.raises(psycopg.Error) as problem:
         sql.execute(text.encode())
     assert problem.value.sqlstate == "54000"
+
+
+@pytest.mark.parametrize("width", [256, 257, 400])
+def test_rows_of_hundreds_of_columns_are_merged(sql: Connection, width: int) -> None:
+    """More than C packs: they were an internal error."""
+    sums = ", ".join(f"sum(id) + {number}" for number in range(width - 1))
+    sorts = ", ".join(f"id + {number}" for number in range(width))
+    found = sql.execute(f"SELECT rank, {sums} FROM client GROUP BY rank ORDER BY 1".encode())
+    by_rank = [sum(key for key in range(1, CLIENTS + 1) if key % 5 == rank) for rank in range(5)]
+    assert found.fetchall() == [
+        (rank, *(by_rank[rank] + number for number in range(width - 1))) for rank in range(5)
+    ]
+    ordered = sql.execute(f"SELECT id FROM client ORDER BY {sorts} LIMIT 2".encode())
+    assert ordered.fetchall() == [(1,), (2,)]
+    joined = (
+        "SELECT count(*) FROM (SELECT c.id, "
+        + ", ".join(f"b.amount + {number} AS a{number}" for number in range(width))
+        + " FROM buy b JOIN client c ON b.amount = c.rank) s WHERE "
+        + " + ".join(f"a{number}" for number in range(0, width, 4))
+        + " > 0"
+    )
+    assert sql.execute(joined.encode()).fetchall() == [(CLIENTS // 5 * 4,)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -18,11 +19,11 @@ from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.registers import why_unequal
 from cairn.sim.cluster.node import SimNode
 from cairn.storage.data_db.data_store import DataStore
-from cairn.storage.files.sqlite import Unreadable
+from cairn.storage.files.sqlite import Unreadable, log_of
 from tests.sim_cluster.scenes import Triple, founded, inside, played, world_of
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_namings import equal
-from tests.storage.rot import flip_page
+from tests.storage.rot import flip_log, flip_page
 
 KEYS = range(2, 40)
 
@@ -147,6 +148,69 @@ def test_who_finds_its_rows_damaged_at_its_start_gets_those_of_the_others(
         assert problems(scene) == []
 
     played(mode, script)
+
+
+@pytest.mark.parametrize(
+    ("killed", "who", "mode"),
+    [
+        ("all", "master", "async"),
+        pytest.param("one", "third", "sync", marks=pytest.mark.slow),
+        pytest.param("all", "third", "async", marks=pytest.mark.slow),
+        pytest.param("one", "master", "sync", marks=pytest.mark.slow),
+    ],
+)
+def test_a_damaged_log_does_not_make_an_instance_older_in_silence(
+    killed: str, who: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would be master again, without most of what it acknowledged."""
+
+    async def script(scene: Triple) -> None:
+        settle_on_disk(victim := getattr(scene, who))
+        for key in KEYS:
+            await scene.write(key)
+        await equal(scene)
+        before = scene.load.rows_of(scene.master)
+        for node in scene.world.nodes.values() if killed == "all" else [victim]:
+            node.crash(power=True)
+        flip_log(victim.dir / "data.db")
+
+        await well_again(scene)
+        await scene.calm()
+        assert all(scene.load.rows_of(node) == before for node in scene.world.nodes.values())
+        assert "commits behind it are lost" in caplog.text
+        assert log_of(victim.dir / "damaged" / "data.db").exists()
+
+    with caplog.at_level(logging.ERROR, "cairn.scrub"):
+        played(mode, script)
+
+
+def test_who_is_alone_does_not_go_on_without_rows_that_a_damaged_log_lost() -> None:
+    world = world_of("a", factor=1)
+    load = Load(world)
+
+    async def script() -> None:
+        await founded(world)
+        await load.create_table()
+        [node] = world.nodes.values()
+        settle_on_disk(node)
+        for key in KEYS:
+            await load.write(node, key)
+        node.crash(power=True)
+        flip_log(node.dir / "data.db")
+        node.start()
+        await world.until(
+            lambda: (
+                node.instance is not None
+                and "has none of the rows that it had" in " ".join(inside(node).health.problems())
+            ),
+            "a word",
+            30.0,
+        )
+        await load.read(node)
+        await world.until(lambda: not load.masters(), "nobody to be master", 30.0)
+        assert load.reads == 0
+
+    world.run(script)
 
 
 def told(scene: Triple, *words: str) -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cairn.model.errors import NotInPrerequisiteState
+from cairn.model.errors import CairnError, NotInPrerequisiteState
 from cairn.model.members.topology import Grade
-from cairn.model.rpc import ExpelRequest, ExpelResponse
+from cairn.model.rpc import ExpelRequest, ExpelResponse, ReadRequest, ReadResponse
 from cairn.sim.cluster.loads.registers import why_unequal
 from cairn.sim.cluster.node import SimNode
 from tests.sim_cluster.scenes import Triple, inside, played
@@ -21,8 +21,9 @@ from tests.sim_cluster.test_damaged_starts import cut, emptied, flip_tree, overw
 from tests.sim_cluster.test_data_rules import in_process
 from tests.sim_cluster.test_namings import equal
 from tests.sim_cluster.test_sync_answers import follow_nobody
-from tests.storage.rot import flip_page
+from tests.storage.rot import flip_log, flip_page
 
+LOG_AHEAD = "write-ahead log"
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "no database": lambda path: overwrite(path, bytes(100)),
     "emptied": emptied,
@@ -30,9 +31,10 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "first page": lambda path: flip_page(path, 1),
     "log": lambda path: flip_tree(path, "raft_log"),
     "state": lambda path: flip_tree(path, "raft_state"),
+    LOG_AHEAD: flip_log,
 }
 QUICK = {("no database", "all", "master", "async"), ("emptied", "one", "master", "sync"),
-         ("state", "one", "leader", "async")}  # fmt: skip
+         ("state", "one", "leader", "async"), (LOG_AHEAD, "one", "leader", "sync")}  # fmt: skip
 
 
 def cases() -> Iterator[Any]:
@@ -68,9 +70,10 @@ def test_who_has_forgotten_its_votes_is_brought_back_by_one_command(
         nodes = [*scene.world.nodes.values()]
         others = [node for node in nodes if node is not victim]
         before, old_id = scene.load.rows_of(scene.master), inside(victim).raft_id
-        settle_on_disk(victim)
+        if damage != LOG_AHEAD:
+            settle_on_disk(victim)
         for node in nodes if killed == "all" else [victim]:
-            node.crash()
+            node.crash(power=damage == LOG_AHEAD)
         DAMAGES[damage](victim.dir / "raft.db")
         for node in nodes:
             if not node.is_running:
@@ -131,3 +134,35 @@ def test_what_only_the_forgetful_one_had_is_kept() -> None:
         await scene.calm(may_lose=True)
 
     played("async", script)
+
+
+def test_statements_for_the_forgetful_one_wait_for_another_master() -> None:
+    """It listens, and is no member: no client is told that a handshake was refused (28000)."""
+
+    async def script(scene: Triple) -> None:
+        victim, asker = scene.master, scene.leader
+        for key in range(2, 20):
+            await scene.write(key)
+        await equal(scene)
+        settle_on_disk(victim)
+        victim.crash()
+        DAMAGES["no database"](victim.dir / "raft.db")
+        old_id = inside(asker).state.cluster.instances[victim.name].raft_id
+        victim.start()
+        told: list[str] = []
+        peers = inside(asker).peers
+        request = ReadRequest("SELECT 1", (), {})
+
+        async def ask() -> None:
+            try:
+                await peers.call(old_id, "read_rows", request, ReadResponse, 1.0, must_end=True)
+            except CairnError as problem:
+                told.append(type(problem).__name__)
+
+        for _ in range(30):
+            await in_process(asker, ask)
+            await asyncio.sleep(0.05)
+        assert victim.instance is None
+        assert {*told} <= {"NotSent", "Unreachable"}
+
+    played("sync", script)

@@ -126,7 +126,7 @@ def test_a_join_of_other_columns_stands_above_a_motion_of_each_side(cluster: Clu
         "        motion [policy: full]",
         '            projection ("u"."c"::int -> "c")',
         '                selection (("u"."a"::int > 3::int))',
-        '                    scan "u"',
+        '                    scan "u" by primary key in each bucket',
         '    or at the owners of "t": the rows of the other motions go there, if few',
         '    or at the owners of "u": the rows of the other motions go there, if few',
     ]
@@ -141,7 +141,7 @@ def test_each_owner_tells_its_first_rows(cluster: Cluster) -> None:
         "                limit 3",
         '                    order by ("t"."a"::int)',
         '                        projection ("t"."a"::int -> "a")',
-        '                            scan "t"',
+        '                            scan "t" by primary key in each bucket',
     ]
 
 

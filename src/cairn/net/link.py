@@ -37,6 +37,7 @@ log = logging.getLogger("cairn.net")
 HANDSHAKE_TIMEOUT_S = 5.0
 MAX_UNSENT = limits.UNSENT_BYTES
 
+ANYTHING = "*"  # the handler of calls that have none
 PING = "ping"  # asked of a peer that owes an answer and says nothing
 SILENT_SWEEPS = 5  # looks, a second apart, after which such a peer is given up
 
@@ -341,7 +342,7 @@ class Link(asyncio.Protocol):
         if frame.method == PING:
             self._answer(frame, None)
             return
-        handler = self._handlers.get(frame.method)
+        handler = self._handlers.get(frame.method) or self._handlers.get(ANYTHING)
         if handler is None:
             self._answer_error(frame, UnknownCall(frame.method))
             return

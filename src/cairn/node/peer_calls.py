@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cairn.model.errors import PeerRefused
+from cairn.model.errors import NotSent, PeerRefused
 from cairn.net.link import Handler, Link
 
 
@@ -55,6 +55,15 @@ def _handler(call: PeerCall, guard: Guard) -> Handler:
     return checked_with_link if call.sees_link else checked
 
 
+_NO_MEMBER = "this instance is no member of a cluster yet"
+
+
 def nobody_yet(link: Link, right: Right) -> None:
     """The guard of an instance without a place: it has no cluster to be asked about."""
-    raise PeerRefused("this instance is no member of a cluster yet")
+    raise PeerRefused(_NO_MEMBER)
+
+
+def not_yet(link: Link, body: msgspec.Raw) -> None:
+    """What was meant for the member that it was, or will be. Nothing was done: who asks waits for
+    another master, as if nobody were here."""
+    raise NotSent(_NO_MEMBER)

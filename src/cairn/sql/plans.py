@@ -20,6 +20,7 @@ from cairn.sql.change_plans import AlterSystemPlan as AlterSystemPlan
 from cairn.sql.change_plans import DdlPlan as DdlPlan
 from cairn.sql.change_plans import OutColumn as OutColumn
 from cairn.sql.change_plans import RoutinePlan as RoutinePlan
+from cairn.sql.render.by_key import ByKey
 from cairn.sql.render.sent import Sent, Split
 from cairn.sql.render.slots import Bind, Keys, Params, Ranges, with_ranges
 from cairn.sql.render.slots import Places as Places
@@ -69,6 +70,7 @@ class Fragment:
     splits: tuple[Split, ...] = ()  # or it is done by parts, wherever their rows are dealt out to
     grouped: str = ""  # the same as `sql` for owners that can group by a hash
     keys: Keys | None = None  # that it lists, if it reads one table by them
+    by_key: ByKey | None = None  # or how it is read in the order of the primary key
     is_narrow: bool = False  # a column is compared with a value: it may well give few rows
 
     @property
@@ -88,8 +90,11 @@ class Fragment:
     ) -> tuple[str, tuple[Physical, ...]]:
         """The text for one replicaset, and its values."""
         args = self.bind(params)
-        listed = self.keys and self.keys.asked(self.sql, args, params, ranges)
-        return listed or (self.with_ranges(list(ranges)), args)
+        for way in (self.keys, self.by_key):
+            found = way and way.asked(self.sql, args, params, ranges)
+            if found:
+                return found
+        return self.with_ranges(list(ranges)), args
 
 
 @dataclass(frozen=True)

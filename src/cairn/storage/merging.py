@@ -10,13 +10,13 @@ from typing import Any
 
 import apsw
 
+from cairn.native.library import PACKED_WIDTH
 from cairn.native.loading import FUNCTIONS, PACKED_ROWS, load
 from cairn.storage.files.pieces import Encode, Packed, Piece, Pieces, Row, Rows, plain
 from cairn.storage.files.spill import OPEN_EMPTY, SpillFiles, native
 from cairn.storage.readers import Cancelled, Register, Steps, attach, only_reading
 from cairn.storage.sqlite_errors import translated
 
-WIDTH_MOST = 256  # columns that `packed_rows` has
 CACHE_KIB = 16_000  # of the gathered rows, and again of a sort: the rest goes to files
 
 
@@ -75,7 +75,7 @@ class Merger:
     def add(self, rows: Rows) -> None:
         """More rows of the last table."""
         at, width = len(self._widths) - 1, self._widths[-1]
-        if isinstance(rows, Packed) and self._takes_packed and width <= WIDTH_MOST:
+        if isinstance(rows, Packed) and self._takes_packed and width <= PACKED_WIDTH:
             columns = ", ".join(f"c{column}" for column in range(width))
             for part in rows.parts:
                 with self._in_our_words():

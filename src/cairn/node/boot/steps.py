@@ -42,6 +42,7 @@ from cairn.model.rpc import (
 )
 from cairn.model.settings.parameters import SETTINGS
 from cairn.net.handshake import Identity
+from cairn.net.link import ANYTHING
 from cairn.net.peers import Peers
 from cairn.node.boot.alone import MembersFile, ask_if_alone
 from cairn.node.boot.config import InstanceConfig
@@ -58,7 +59,7 @@ from cairn.node.boot.restoring import check_not_interrupted, note_file
 from cairn.node.consensus.upgrades import own_version
 from cairn.node.instance import Instance
 from cairn.node.lifetime import Ending
-from cairn.node.peer_calls import PeerCall, Right, handlers, nobody_yet
+from cairn.node.peer_calls import PeerCall, Right, handlers, nobody_yet, not_yet
 from cairn.node.runtime import Runtime, timestamp
 from cairn.node.statements.changes.access import check_password
 from cairn.pgwire.scram import make_verifier
@@ -109,7 +110,7 @@ class Boot:
             runtime.network,
             lambda: self.identity,
             config.service_secret,
-            handlers((discover,), nobody_yet),
+            {**handlers((discover,), nobody_yet), ANYTHING: not_yet},
             runtime.chance,
             self._refused,
         )

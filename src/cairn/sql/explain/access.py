@@ -12,6 +12,7 @@ from cairn.sql.ir import scans_in
 
 QueryPlan = Callable[[str, Sequence[Any]], Sequence[Sequence[Any]]]
 _STEP = re.compile(r"(?:SEARCH|SCAN) r(\d+)(?: EXISTS)?(?: LEFT-JOIN)? USING (.*?)(?: \((.*)\))?")
+_EACH = re.compile(r"(?:MATERIALIZE|CO-ROUTINE) each")
 _COLUMN = re.compile(r"\bc(\d+)\b")
 _OF_BUCKETS = re.compile(r"bucket_id[<>=]\?(?: AND )?")
 
@@ -21,6 +22,8 @@ def access_paths(
 ) -> dict[int, str]:
     """By relation: ` by index "i" (b=?)`. `rows` are those of SQLite's EXPLAIN QUERY PLAN."""
     tables = {scan.rel: scan.table for scan in scans_in(node)}
+    if any(_EACH.fullmatch(str(row[3])) for row in rows):  # see `render/by_key.py`: it has no other
+        return dict.fromkeys(tables, " by primary key in each bucket")
     found: dict[int, str] = {}
     for row in rows:
         step = _STEP.fullmatch(str(row[3]).removesuffix(" LEFT-JOIN"))

@@ -45,6 +45,8 @@ Listed = Callable[[Params], list[tuple[int, tuple[Any, ...]]] | None]
 #: Types whose equal values are the same in the file.
 _PLAIN = frozenset({ColumnType.INTEGER, ColumnType.UNSIGNED, ColumnType.STRING, ColumnType.UUID})
 MAX_COMBINATIONS = 512  # past it the whole storage is asked, as in the reference
+MAX_RANGE = 256  # whole numbers of a range that are looked for one by one
+_TOO_MANY = range(MAX_COMBINATIONS + 1)
 
 
 @dataclass(frozen=True)
@@ -359,7 +361,33 @@ def _values_of(
         known = [value for value in values if value is not None]
         if len(known) == len(values) <= MAX_COMBINATIONS:
             return lambda params: [value(params) for value in known]
-    return None
+    return _between(rel, at, parts) if plain is ColumnType.INTEGER else None
+
+
+def _between(rel: int, at: int, parts: list[Expr]) -> Choice | None:
+    """The whole numbers of a short range: each is looked for, and no bucket is searched."""
+    edges: dict[str, Callable[[Params], Any]] = {}
+    for part in parts:
+        if isinstance(part, Call) and part.name in (">", ">=", "<", "<="):
+            column, value = part.args
+            if isinstance(column, Col) and column.rel == rel and column.at == at:
+                found = value_of(value, ColumnType.INTEGER)
+                if found is not None and value.type is ColumnType.INTEGER:
+                    edges[part.name] = found
+    low, high = edges.get(">=") or edges.get(">"), edges.get("<=") or edges.get("<")
+    if low is None or high is None:
+        return None
+    first, past = low, high
+    more, less = int(">=" not in edges), int("<=" not in edges)
+
+    def numbers(params: Params) -> Sequence[Any]:
+        start, end = first(params), past(params)
+        if start is None or end is None:
+            return ()
+        found = end - less - start - more + 1
+        return range(start + more, start + more + found) if found <= MAX_RANGE else _TOO_MANY
+
+    return numbers
 
 
 def _listed(values: Callable[[Params], Any] | None) -> Choice | None:

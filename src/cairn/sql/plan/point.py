@@ -17,6 +17,7 @@ from cairn.sql.plan.buckets import (
     keys_of,
     reads,
 )
+from cairn.sql.plan.by_key import by_key
 from cairn.sql.plan.links import linked
 from cairn.sql.plans import Fragment, Places, PointRead, ScatterRead
 from cairn.sql.render.render import Renderer
@@ -56,7 +57,9 @@ def read_alone(query: Query, catalog: Catalog, rel: int) -> ScatterRead | None:
     if tier is None:
         return None
     slots = Slots()
-    sql = Renderer(slots, marks=True).query(linked(query) if isinstance(query, Select) else query)
+    renderer = Renderer(slots, marks=True)
+    sql = renderer.query(linked(query) if isinstance(query, Select) else query)
+    way = by_key(query, catalog, renderer)
     columns = output(query)
     types = tuple(type_ for _, type_ in columns)
     tables = tuple(dict.fromkeys(scan.table.id for scan in scans))
@@ -64,6 +67,7 @@ def read_alone(query: Query, catalog: Catalog, rel: int) -> ScatterRead | None:
     whole = Fragment(
         *(sql, slots.bind(), types, tier, tables, all_needed(catalog, found), query),
         keys=keys_of(catalog, found),
+        by_key=way,
     )
     shown = tuple(Item(name, Col(type_, rel, at, name)) for at, (name, type_) in enumerate(columns))
     merged = Select(shown, Gathered(rel, 0))

@@ -42,6 +42,7 @@ from cairn.sql.ir import (
     scans_in,
 )
 from cairn.sql.plan.buckets import bucket_set, check_one_tier, keys_of, reads, single_key
+from cairn.sql.plan.by_key import by_key
 from cairn.sql.plan.exchanges import dealt_out, marked, reduces, splits
 from cairn.sql.plan.links import linked
 from cairn.sql.plan.locality import (
@@ -208,11 +209,14 @@ class Gather:
         if sent:
             clauses = ", ".join(each.clause(slots.count + n) for n, each in enumerate(sent, 1))
             sql, by_hash = f"WITH {clauses} {sql}", by_hash and f"WITH {clauses} {by_hash}"
-        keys = keys_of(self.catalog, reads(block)) if not (sent or by_hash) else None
+        is_plain = not (sent or by_hash)
+        keys = keys_of(self.catalog, reads(block)) if is_plain else None
+        way = by_key(block, self.catalog, renderer) if is_plain else None
         return Fragment(
             *(sql, slots.bind(), types, tier, tables, buckets, block, sent),
             grouped=by_hash,
             keys=keys,
+            by_key=way,
             is_narrow=_is_narrow(block),
         )
 

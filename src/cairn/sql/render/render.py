@@ -84,6 +84,7 @@ class Renderer:
         self.bucket = bucket  # `?n` of the one bucket that every sharded table is read in
         self.marks = marks  # leave marks for `with_ranges`
         self.aliases: dict[int, str] = {}  # relations that are not called r<number>
+        self.scanned: dict[int, tuple[str, list[str]]] = {}  # what is said of them in another way
 
     # --- expressions ---
 
@@ -416,6 +417,8 @@ class Renderer:
         self._columns = {**self._columns, rel: lambda at: f"x{at}"}
 
     def scan(self, node: Scan, *, nullable: bool) -> tuple[str, list[str]]:
+        if node.rel in self.scanned:
+            return self.scanned[node.rel]
         alias = f"r{node.rel}"
         named = named_scan(node)
         if node.table.is_global or not (self.bucket or self.marks):

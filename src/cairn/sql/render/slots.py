@@ -84,7 +84,7 @@ def with_ranges(sql: str, ranges: Ranges | None) -> str:
     def predicate(match: re.Match[str]) -> str:
         if ranges is None:
             return "1"
-        return _bucket_condition(f"{match.group(1)}.{BUCKET_COLUMN}", ranges)
+        return bucket_condition(f"{match.group(1)}.{BUCKET_COLUMN}", ranges)
 
     return _MARK.sub(predicate, sql)
 
@@ -137,7 +137,7 @@ def _has(ranges: Sequence[tuple[int, int]], bucket: Any) -> bool:
     return at >= 0 and bucket <= ranges[at][1]
 
 
-def _bucket_condition(column: str, ranges: Ranges) -> str:
+def bucket_condition(column: str, ranges: Sequence[tuple[int, int]]) -> str:
     """Neighbours become one range; a long list becomes IN, as a chain of ORs has a limit.
 
     A wide range holds most rows that are here. SQLite is told so: otherwise it takes the range for

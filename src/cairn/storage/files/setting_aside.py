@@ -19,7 +19,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from cairn.storage.files.sqlite import sync_directory
+from cairn.storage.files.sqlite import keep_log, sync_directory
 
 NOTE = "data.db.damaged"
 ASIDE = "damaged"  # the directory of what was put aside; the newest only
@@ -108,6 +108,7 @@ def _diverged(path: Path) -> list[Any]:
 def _read(path: Path, query: str) -> list[Any]:
     try:
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+        keep_log(connection)
         try:
             return connection.execute(query).fetchall()
         finally:

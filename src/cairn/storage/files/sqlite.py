@@ -12,6 +12,7 @@ import apsw
 
 from cairn.model.errors import StorageDamaged
 from cairn.storage.files.checksums import has_checksums, is_damage, require
+from cairn.storage.files.log_frames import lost_commits
 
 BUSY_TIMEOUT_MS = 10_000
 CHECKPOINT_PAGES = 2000
@@ -66,7 +67,7 @@ def check_file(path: Path) -> None:
     with path.open("rb") as file:
         header = file.read(100)
     if size == 0:
-        wal = path.with_name(path.name + "-wal")
+        wal = log_of(path)
         if not wal.exists() or wal.stat().st_size == 0:
             return  # created and never written: as good as absent
         raise damaged(path, "the file is empty but its write-ahead log is not")
@@ -79,6 +80,7 @@ def check_file(path: Path) -> None:
     try:
         connection = apsw.Connection(str(path))
         try:
+            _check_log(path, page, connection)
             verdict = quick_check(connection)
             if verdict != [("ok",)]:  # it does not say why: reading the same pages does
                 connection.execute("SELECT count(*) FROM dbstat").fetchall()
@@ -91,6 +93,24 @@ def check_file(path: Path) -> None:
         raise refused(path, problem) from None
     if verdict != [("ok",)]:
         raise damaged(path, str(verdict[0][0]))
+
+
+def _check_log(path: Path, page: int, connection: apsw.Connection) -> None:
+    """Before anybody reads: with the last connection the log goes into the file and is deleted."""
+    found: list[Any] = connection.execute("PRAGMA wal_checkpoint(NOOP)").fetchall()
+    frames = max(found[0][1], 0)  # -1: there is no log
+    if lost_commits(log_of(path), page, frames):
+        keep_log(connection)
+        raise damaged(path, "a frame of its write-ahead log is, and commits behind it are lost")
+
+
+def log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def keep_log(connection: apsw.Connection) -> None:
+    """When it is closed: somebody may want to look into it."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
 
 def quick_check(connection: apsw.Connection) -> list[Any]:

@@ -20,6 +20,7 @@ import apsw
 
 from cairn.model.unexpected import owned
 from cairn.storage.files.groups import GroupOf, Job, run_group, without_guilty
+from cairn.storage.files.log_frames import UNSYNCED_MAX
 from cairn.storage.files.sqlite import BULK_CHECKPOINT_PAGES, CHECKPOINT_PAGES, reserve
 
 GATHER_S = 0.0004
@@ -119,6 +120,8 @@ class WriterThread:
         self._patience_s = QUICK_COMMIT_S
         self._pages = 0  # of the write-ahead log
         self._added = 0  # by the last commit
+        self._is_synced = True  # whether what is being written waits for the disk
+        self._unsynced = 0  # commits in a row that did not
         self._is_full = False  # whether SQLite knows that every commit shall be synced
         self.groups = 0
         self.jobs = 0
@@ -249,7 +252,7 @@ class WriterThread:
         if not self._open:
             if not self._is_full:
                 self._connection.execute("PRAGMA synchronous = FULL")
-                self._is_full = True
+                self._is_full = self._is_synced = True
             self._connection.execute("BEGIN")  # nobody else writes: no lock has to be fought for
         self._open.append(job)
         job.result = job.run()
@@ -340,6 +343,9 @@ class WriterThread:
 
     def _run_group(self, jobs: list[Job]) -> None:
         self._is_full = False
+        if self._unsynced >= UNSYNCED_MAX:  # a damaged log is told from a torn one by that
+            jobs[0].must_sync = True
+        self._is_synced = any(job.must_sync for job in jobs)
         self._group(self._connection, jobs)
 
     def _commit(self, jobs: list[Job]) -> None:
@@ -353,6 +359,7 @@ class WriterThread:
     def _on_wal(self, connection: apsw.Connection, name: str, pages: int) -> int:
         self._added = pages - self._pages if pages > self._pages else pages
         self._pages = pages
+        self._unsynced = 0 if self._is_synced else self._unsynced + 1
         return 0
 
     def _checkpoint(self, jobs: list[Job]) -> None:

@@ -14,6 +14,7 @@ from cairn.model.rpc import ReadRequest, RowShape, SplitRequest
 from cairn.model.sharding.parts import ByBuckets
 from cairn.model.sharding.spans import Ranges
 from cairn.model.tables.schema import TEMP_TIER
+from cairn.native.library import PACKED_WIDTH
 from cairn.node.statements.asker.asking import Asking, SplitPart, Told
 from cairn.node.statements.asker.meetings import Sending
 from cairn.node.statements.asker.owners import MOVING, Owners, Params, patience_s
@@ -96,7 +97,7 @@ class Gathering:
                 piece_bytes=piece,
                 shape=shape,
                 later_bytes=later if piece < later else 0,
-                is_packed=is_packed,
+                is_packed=is_packed and len(fragment.types) <= PACKED_WIDTH,
             )
             return self._asking.open_at(replicaset, asked, context)
 

@@ -296,9 +296,7 @@ class BlockRun:
 
     def _fragment(self, fragment: plans.Fragment, values: list[Any]) -> list[Row]:
         ranges = self._guard(fragment.tier, fragment.bucket_set(values))
-        return self._asked(
-            self._connection, fragment.with_ranges(list(ranges)), fragment.bind(values)
-        )
+        return self._asked(self._connection, *fragment.asked(values, ranges))
 
     def _asked(self, connection: apsw.Connection, sql: str, args: Sequence[Any]) -> list[Row]:
         try:

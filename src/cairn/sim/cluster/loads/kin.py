@@ -201,14 +201,18 @@ class Kin:
     ) -> tuple[Outcome, Any]:
         async def work() -> Any:
             client = await self._connections.free(whose, node)
+            cancel: asyncio.TimerHandle | None = None
             if is_cancelled:
-                self._world.loop.call_later(self._chance.choice(SOON_S), client.cancel)
+                cancel = self._world.loop.call_later(self._chance.choice(SOON_S), client.cancel)
             try:
                 return await client.ask(text)
             except CairnError:
                 if text.startswith("BEGIN") and not client.is_over:
                     await client.ask("ROLLBACK")
                 raise
+            finally:  # it would meet the next statement of this connection
+                if cancel is not None:
+                    cancel.cancel()
 
         is_cancelled = whose >= 0 and self._chance.random() < 0.15
         task = await heard(self._world, node, work, PATIENCE_S)
