@@ -11,9 +11,10 @@ from pathlib import Path
 import apsw
 import pytest
 
+from cairn.storage.files.groups import Job
 from cairn.storage.files.log_frames import UNSYNCED_MAX
 from cairn.storage.files.sqlite import Unreadable, check_file, log_of, open_writer
-from cairn.storage.files.writer import Job, WriterThread
+from cairn.storage.files.writer import WriterThread
 from tests.storage.rot import ends, flip_at, start_of
 
 COMMITS = 12

@@ -62,6 +62,7 @@ PLANS = 2_000  # that are remembered
 QUICK_TEXT = 2_000  # characters that are understood within a few milliseconds
 QUICK_STATEMENTS, QUICK_ROWS = 30, 100
 QUICK_KEPT = 300  # statements of which it is known what they did
+QUICK_CHANGES = 500  # of theirs
 QUICK_S = 0.004  # on the event loop
 
 
@@ -265,7 +266,7 @@ class BlockOwner:
         last: list[BlockResponse] = []
 
         def carry_out() -> int:
-            last.append(self._statements(run, guard, request, planned))
+            last.append(self._statements(run, guard, request, planned, is_quick))
             if request.read is not None:
                 last[0] = BlockResponse(0, rows=tuple(guard.read(run, request.read)))
             return last[0].row_count
@@ -296,12 +297,15 @@ class BlockOwner:
         guard: Buckets,
         request: BlockRequest,
         planned: Sequence[Prepared],
+        is_quick: bool,
     ) -> BlockResponse:
         """All of them in order; the answer of the last one, which is run in any case if it is only
         looked at."""
         items = request.items
         end = len(items) - (not request.is_commit and request.read is None)
         early, done = self._known_behind(items[:end], planned)
+        if is_quick and (early > QUICK_STATEMENTS or len(done.said) > QUICK_CHANGES):
+            raise TooLong("many statements")
         told, mark = Told(0), b""
         for item, prepared in zip(items[:early], planned[:early], strict=True):
             told, mark = self._compared(run, item, prepared)

@@ -21,6 +21,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import apsw
+
 from cairn.model.errors import BlockConflict
 from cairn.model.log.records import RowChange
 from cairn.model.rpc import BlockItem
@@ -104,7 +106,10 @@ class Kept:
         if done.said:
             try:
                 self._store.repeat(done.changes, lambda: self._exact.again(done.said))
-            except Damaged as problem:  # what we think of these rows is wrong: look again
+            except (
+                Damaged,
+                apsw.ConstraintError,
+            ) as problem:  # what we think of these rows is wrong: look again
                 raise BlockConflict(f"could not serialize access: {problem}") from None
 
     def _holds(self, made: _Made) -> bool:
