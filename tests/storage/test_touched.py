@@ -40,9 +40,14 @@ def test_what_is_not_known_in_detail_touches_everything() -> None:
     assert not touched.is_since(touched.now, (TABLE,), (1,))
 
 
-def test_more_buckets_than_are_remembered_count_as_all() -> None:
+@pytest.mark.parametrize("is_one_by_one", [True, False])
+def test_more_buckets_than_are_remembered_count_as_all(is_one_by_one: bool) -> None:
     touched = Touched()
-    touched.rows([inserted(TABLE, bucket) for bucket in range(MOST + 1)])
+    if is_one_by_one:
+        for bucket in range(MOST + 1):
+            touched.row(TABLE, bucket)
+    else:
+        touched.rows([inserted(TABLE, bucket) for bucket in range(MOST + 1)])
     assert touched.is_since(0, (OTHER,), (1,))
 
 

@@ -26,6 +26,7 @@ class Touched:
     def row(self, table: int, bucket: int) -> None:
         self.now += 1
         self._at[table, bucket] = self.now
+        self._bound()
 
     def rows(self, changes: Iterable[RowChange]) -> None:
         self.now += 1
@@ -33,6 +34,9 @@ class Touched:
             for row in (change.old, change.new):
                 if row is not None:
                     self._at[change.table, row[0]] = self.now
+        self._bound()
+
+    def _bound(self) -> None:
         if len(self._at) > MOST:
             self.all()
 
