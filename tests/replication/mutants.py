@@ -139,8 +139,8 @@ MUTANTS = tuple(
         (
             *("2", "two rows that C stored have one place in the log", DATA_STORE),
             *(
-                "            self.vclock[origin] = lsn\n            return 1, lsn",
-                "            return 1, lsn",
+                "            self.vclock[origin] = lsn\n            self.touched",
+                "            self.touched",
             ),
             NEW_ROWS + "changes_of_others_are_seen_again_after_it",
         ),

@@ -232,13 +232,14 @@ def test_of_those_who_wait_in_a_circle_one_gives_up() -> None:
 
 
 def fire(_: Scene) -> None:
-    found = LockTrial(1, "pauses").run()
-    if found.failure is not None:
-        raise Violation(found.failure)
+    for seed in (1, 2, 3):
+        found = LockTrial(seed, "pauses").run()
+        if found.failure is not None:
+            raise Violation(found.failure)
 
 
 def test_nobody_has_a_lock_that_somebody_else_has() -> None:
-    fire(Scene())
+    assert LockTrial(1, "pauses").run().failure is None
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ SMALL = {
     "cairn.storage.readers.CACHE_KIB": 1_000,
     "cairn.node.statements.owner.write_kinds.NOTED": 300,
     "cairn.node.consensus.proposals.REMEMBERED": 200,
+    "cairn.node.statements.blocks.kept.MOST": 200,
 }
 PAGES_KIB = 1_000  # that one connection to SQLite keeps
 

@@ -90,11 +90,9 @@ class Fragment:
     ) -> tuple[str, tuple[Physical, ...]]:
         """The text for one replicaset, and its values."""
         args = self.bind(params)
-        for way in (self.keys, self.by_key):
-            found = way and way.asked(self.sql, args, params, ranges)
-            if found:
-                return found
-        return self.with_ranges(list(ranges)), args
+        ways = (each for each in (self.keys, self.by_key) if each)
+        found = (way.asked(self.sql, args, params, ranges) for way in ways)
+        return next(filter(None, found), None) or (self.with_ranges(list(ranges)), args)
 
 
 @dataclass(frozen=True)
@@ -495,9 +493,8 @@ class Prepared:
     def check_rights(self, user: int, catalog: Catalog) -> None:
         """May this user run it? The owner of a table may do anything with it."""
         for privilege, kind, object_id, object_name in self.rights:
-            if catalog.allows(user, privilege, kind, object_id):
-                continue
-            if catalog.owner_of(kind, object_id) == user:
+            is_owner = catalog.owner_of(kind, object_id) == user
+            if is_owner or catalog.allows(user, privilege, kind, object_id):
                 continue
             what = "space" if kind == "table" else kind
             who = catalog.user_by_id(user)
@@ -510,6 +507,4 @@ class Prepared:
         """The CommandComplete tag."""
         if self.tag == "INSERT":
             return f"INSERT 0 {count}"
-        if self.tag in _COUNTED:
-            return f"{self.tag} {count}"
-        return self.tag
+        return f"{self.tag} {count}" if self.tag in _COUNTED else self.tag

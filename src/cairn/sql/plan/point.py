@@ -17,8 +17,8 @@ from cairn.sql.plan.buckets import (
     keys_of,
     reads,
 )
-from cairn.sql.plan.by_key import by_key
 from cairn.sql.plan.links import linked
+from cairn.sql.plan.shaping.by_key import by_key
 from cairn.sql.plans import Fragment, Places, PointRead, ScatterRead
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.slots import Slots

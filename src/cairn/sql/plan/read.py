@@ -42,7 +42,6 @@ from cairn.sql.ir import (
     scans_in,
 )
 from cairn.sql.plan.buckets import bucket_set, check_one_tier, keys_of, reads, single_key
-from cairn.sql.plan.by_key import by_key
 from cairn.sql.plan.exchanges import dealt_out, marked, reduces, splits
 from cairn.sql.plan.links import linked
 from cairn.sql.plan.locality import (
@@ -63,6 +62,7 @@ from cairn.sql.plan.pieces import (
     with_buckets,
 )
 from cairn.sql.plan.point import read_alone, read_anywhere, read_by_key
+from cairn.sql.plan.shaping.by_key import by_key
 from cairn.sql.plan.shaping.lookups import lookups
 from cairn.sql.plan.shaping.shape import shaped
 from cairn.sql.plans import Exchange, Fragment, Meeting, ReadPlan, ScatterRead, Step

@@ -277,12 +277,13 @@ class DataStore(RowTables):
         self.judge(clients=True)
 
     def look(self, run: Callable[[], int], *, alone: bool, brief: bool) -> None:
-        """A statement that is taken back: it leaves no record."""
+        """A statement that is taken back: it leaves no record, and what is checked at COMMIT is not
+        checked."""
         self._begin_statement()
         if not alone:
             self.connection.execute("SAVEPOINT statement")
         try:
-            self.briefly(lambda: self.whole(run)) if brief else self.whole(run)
+            self.briefly(run) if brief else run()
         finally:
             if self.connection.in_transaction:
                 self._take_back(alone)

@@ -31,7 +31,7 @@ from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.exact_changes import ExactChanges, Said
 from cairn.storage.data_db.fence import Fence
 
-MOST_BYTES = 32 << 20  # of all blocks; the oldest are forgotten
+MOST, MOST_BYTES = 20_000, 32 << 20  # statements of all blocks; the oldest are forgotten
 MOST_CHANGES = 100  # of one statement
 _SELF_BYTES = 500  # of one statement, beside its rows
 
@@ -85,7 +85,7 @@ class Kept:
         self._next += 1
         self._made[self._next] = made
         self._bytes += size
-        while self._bytes > MOST_BYTES:
+        while self._bytes > MOST_BYTES or len(self._made) > MOST:
             self._bytes -= self._made.popitem(last=False)[1].size
         return self._next
 
