@@ -89,6 +89,6 @@ def test_a_founder_that_knows_nobody_says_that_its_file_is_gone() -> None:
         node.start()
         await world.until(lambda: node.exit_code is not None, "its end", 30.0)
         assert node.exit_code == 1
-        assert "has founded a cluster, and its raft.db is gone" in node.problem
+        assert "is of a member of a cluster, and its raft.db is gone" in node.problem
 
     world.run(script)

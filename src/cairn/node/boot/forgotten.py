@@ -1,4 +1,4 @@
-"""A `raft.db` that is damaged at a start: this instance has forgotten how it voted.
+"""A `raft.db` that is damaged or gone at a start: this instance has forgotten how it voted.
 
 It must never vote again under its raft_id: whom it elected may lead in the same term. So the file
 is put aside, and the instance asks for a place like a newcomer, with the uuid that it had. The
@@ -30,8 +30,16 @@ def has_forgotten(directory: Path) -> bool:
     return (directory / ASIDE).exists()
 
 
+def has_rows(directory: Path) -> bool:
+    """Rows come after a place in Raft: it was a member of a cluster."""
+    return (directory / "data.db").exists()
+
+
 def open_log(path: Path, *, knows_others: bool) -> RaftStore | None:
-    """None: it is damaged and was put aside. Who knows nobody to ask keeps it and ends."""
+    """None: it is damaged or gone, and what is left was put aside. Who knows nobody to ask keeps it
+    and ends, here or before it would found a cluster."""
+    if not path.exists() and not knows_others:
+        return None
     try:
         return _opened(path)
     except (Unreadable, PagesDamaged) as problem:
@@ -50,10 +58,11 @@ def open_log(path: Path, *, knows_others: bool) -> RaftStore | None:
 
 
 def _opened(path: Path) -> RaftStore:
+    if not path.exists():
+        raise damaged(path, "it is gone, and this instance has rows")
     store = RaftStore(path)
-    if store.get("raft_id") is None and path.with_name("data.db").exists():
-        # Rows come after a place in Raft. To take it for a start that was not finished would
-        # delete them.
+    if store.get("raft_id") is None and has_rows(path.parent):
+        # To take it for a start that was not finished would delete them.
         store.close()
         raise damaged(path, "it does not know this instance, which has rows")
     return store
@@ -62,8 +71,8 @@ def _opened(path: Path) -> RaftStore:
 def say_what_helps(directory: Path, refused: HasJoined) -> None:
     name = refused.detail or "NAME"
     log.error(
-        "raft.db is damaged (it is in %s): %s has forgotten how it voted, and must not vote again "
-        "as the member that it was. Run `cairn expel %s` at any other instance (with --force if "
+        "raft.db is damaged or gone (what is left is in %s): %s has forgotten how it voted, and "
+        "must not vote again as the member that it was. Run `cairn expel %s` at any other instance (with --force if "
         "the others wait for its rows): this one joins again by itself then, and what only it has "
         "comes with it or is in _cairn_diverged",
         directory / ASIDE,

@@ -47,7 +47,7 @@ from cairn.net.peers import Peers
 from cairn.node.boot.alone import MembersFile, ask_if_alone
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
-from cairn.node.boot.forgotten import has_forgotten, open_log, say_what_helps
+from cairn.node.boot.forgotten import has_forgotten, has_rows, open_log, say_what_helps
 from cairn.node.boot.identity import (
     Kept,
     check_restart,
@@ -121,7 +121,7 @@ class Boot:
         """A running instance that has asked to be Online."""
         path = self.directory / "raft.db"
         check_not_interrupted(self.directory)
-        if path.exists():
+        if path.exists() or has_rows(self.directory):
             others = self.kept.load_discovery().others(self.config.advertise, self.config.peers)
             self.store = open_log(path, knows_others=bool(others))
         if self.store is not None:
@@ -212,10 +212,11 @@ class Boot:
         return core.leader
 
     def _check_not_founded(self, state: DiscoveryState) -> None:
-        """Others may have joined the cluster that this directory founded, and be there still."""
-        if state.founded and not state.others(self.config.advertise, self.config.peers):
+        """Others may be there still, of the cluster that this directory founded or was part of."""
+        was_member = state.founded or has_rows(self.directory)
+        if was_member and not state.others(self.config.advertise, self.config.peers):
             raise ConfigProblem(
-                f"{self.directory} has founded a cluster, and its raft.db is gone",
+                f"{self.directory} is of a member of a cluster, and its raft.db is gone",
                 hint="put it back (cairn restore), or join the cluster again: name one of its "
                 "members with --peer. To found another cluster, empty the directory",
             )
