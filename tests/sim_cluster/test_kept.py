@@ -59,6 +59,8 @@ STATEMENTS = (
     "SELECT x FROM v WHERE a = 1",
     "SELECT u.x, (SELECT max(x) FROM g) FROM u WHERE a = 1",
     "WITH gone AS (DELETE FROM u WHERE a = 1 RETURNING n) SELECT count(*) FROM gone",
+    "DO $$ BEGIN UPDATE u SET x = x + 1 WHERE a = 1 AND n = 1; DELETE FROM w WHERE a = 1; END $$",
+    "MERGE INTO u USING w ON u.a = w.a AND w.a = 1 WHEN MATCHED THEN UPDATE SET x = u.x + w.x",
 )
 
 Happens = Callable[["Scene"], Awaitable[None]]
