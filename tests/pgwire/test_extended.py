@@ -182,7 +182,7 @@ def test_a_statement_without_rows_describes_none() -> None:
 def test_bytes_are_sent_as_they_are_where_the_server_wants_bytes() -> None:
     """As text they would be twice as long, and a chunk of Spark has megabytes."""
     assert requests.bind("s", [b"\x00\xff", 7], [oids.BYTEA, oids.INT8], []) == (
-        b"B\0\0\0\x1e\0s\0" + b"\0\2\0\1\0\0" + b"\0\2\0\0\0\2\x00\xff" + b"\0\0\0\x017" + b"\0\0"
+        b"B\0\0\0\x1c\0s\0" + b"\0\2\0\1\0\0" + b"\0\2\0\0\0\2\x00\xff" + b"\0\0\0\x017" + b"\0\0"
     )
     assert requests.bind("s", [b"\x00\xff"], None, []) == (
         b"B\0\0\0\x17\0s\0" + b"\0\0" + b"\0\1" + b"\0\0\0\6\\x00ff" + b"\0\0"
