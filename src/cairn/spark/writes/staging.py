@@ -265,16 +265,16 @@ def _clear(dsn: str, condition: str) -> None:
     """Delete chunks, a few at a time: all that a write has may be more than a statement can."""
     pool = cluster.pool(dsn)
     lying = cluster.persistently(dsn, lambda _: pool.fetch(_LYING + condition))
-    spans: list[tuple[object, ...]] = []
-    first, last, size = (), (), CLEARED_BYTES
-    for *key, length in sorted(map(tuple, lying)):
-        if tuple(key[:2]) != first[:2] or size + length > CLEARED_BYTES:
-            if first:
-                spans.append((*first, *last[2:]))
-            first, size = tuple(key), 0
-        last, size = tuple(key), size + length
-    if first:
-        spans.append((*first, *last[2:]))
+    spans: list[tuple[object, ...]] = []  # the key of the first, then where the last one lies
+    size = 0
+    for *place, length in sorted(map(tuple, lying)):
+        slot, write_id, *within = place
+        is_near = spans and spans[-1][:2] == (slot, write_id) and size + length <= CLEARED_BYTES
+        if is_near:
+            spans[-1] = (*spans[-1][:5], *within)
+        else:
+            spans.append((*place, *within))
+        size = length + (size if is_near else 0)
 
     def delete(span: tuple[object, ...]) -> None:
         cluster.persistently(dsn, lambda _: pool.run(_CLEAR, span))
