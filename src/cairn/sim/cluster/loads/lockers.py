@@ -92,6 +92,7 @@ class Lockers:
         self.done = self.unknown = self.refused = self.reads = 0
         self.ways: Counter[str] = Counter()
         self._number = 0
+        self._has_forgotten = False  # somebody who was told an error left its locks behind
 
     @property
     def _now(self) -> float:
@@ -120,13 +121,16 @@ class Lockers:
             await self._session(client, who)
 
         task = await heard(self._world, node, work, PATIENCE_S)
-        if task is None or task.cancelled():
+        if self._has_forgotten and task is None and node.is_running:
+            self.ways["in vain"] += 1  # it had no more patience
+        elif task is None or task.cancelled():
             self.unknown += 1
         elif (problem := task.exception()) is None:
             self.done += 1
         elif isinstance(problem, CairnError):
             self.ways[f"told {problem.sqlstate}"] += 1
             is_rival = problem.sqlstate in RIVALS
+            self._has_forgotten |= forgets
             self.done, self.refused = self.done + is_rival, self.refused + (not is_rival)
             if not is_rival and problem.sqlstate not in TOLD:
                 raise Violation(f"{who} was told {problem.sqlstate} {problem}")
