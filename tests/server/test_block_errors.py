@@ -54,3 +54,18 @@ def test_a_duplicate_is_told_as_one_where_all_that_was_told_holds(
     assert mine == 101
     with pytest.raises(psycopg.errors.UniqueViolation):
         sql.execute("INSERT INTO line VALUES (7, %s, 'mine')", [mine])
+
+
+@pytest.mark.parametrize("then", ["COMMIT", "UPDATE line SET what = 'x' WHERE account = 7"])
+def test_a_key_that_somebody_else_was_faster_with_is_a_conflict_too(
+    sql: Connection, numbered: Connection, then: str
+) -> None:
+    """The INSERT was told to be done. Who begins again is told of the duplicate there."""
+    sql.execute("INSERT INTO line VALUES (7, 1, 'mine')")
+    numbered.execute("INSERT INTO line VALUES (7, 1, 'theirs')")
+    with pytest.raises(psycopg.errors.SerializationFailure) as told:
+        sql.execute(then)
+    assert "Duplicate key" in str(told.value.diag.message_detail)
+    sql.rollback()
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        sql.execute("INSERT INTO line VALUES (7, 1, 'mine')")

@@ -64,6 +64,7 @@ QUICK_STATEMENTS, QUICK_ROWS = 30, 100
 QUICK_KEPT = 300  # statements of which it is known what they did
 QUICK_CHANGES = 500  # of theirs
 QUICK_S = 0.004  # on the event loop
+OF_VALUES = ("21", "22", "23")  # errors that values make
 
 
 class BlockOwner:
@@ -347,15 +348,23 @@ class BlockOwner:
     def _compared(self, run: BlockRun, item: BlockItem, prepared: Prepared) -> tuple[Told, bytes]:
         """Run, and answered as it was before."""
         self._tape.begin(item.tape)
-        told = run.statement(prepared, values_of(item, prepared), item.rows)
+        try:
+            told = run.statement(prepared, values_of(item, prepared), item.rows)
+        except CairnError as problem:
+            if item.told and problem.sqlstate.startswith(OF_VALUES):
+                raise _differs(item, problem.message) from None
+            raise
         mark = digest(told, is_ordered(prepared))
         if item.told and mark != item.told:
-            raise BlockConflict(
-                "could not serialize access: a statement of the block "
-                "would be answered differently now",
-                detail=f"somebody else has changed its rows: {item.text[:200]}",
-            )
+            raise _differs(item, "somebody else has changed its rows")
         return told, mark
+
+
+def _differs(item: BlockItem, why: str) -> BlockConflict:
+    return BlockConflict(
+        "could not serialize access: a statement of the block would be answered differently now",
+        detail=f"{why}: {item.text[:200]}",
+    )
 
 
 def values_of(item: BlockItem, prepared: Prepared) -> list[Any]:

@@ -38,7 +38,7 @@ from cairn.node.statements.asker.owners import MOVING
 from cairn.node.statements.at_once import Outcome
 from cairn.node.statements.blocks.alone import Alone
 from cairn.node.statements.blocks.asking import Listed, Statement, made_here
-from cairn.node.statements.blocks.block_owner import Again
+from cairn.node.statements.blocks.block_owner import OF_VALUES, Again
 from cairn.node.statements.blocks.block_runs import Told, digest, is_ordered
 from cairn.node.statements.blocks.parts import (
     Done,
@@ -61,7 +61,6 @@ from cairn.storage.files.pieces import Row
 _READS = (plans.PointRead, plans.ScatterRead)
 _BLOCK_WRITES = (*plans.ROW_WRITES, plans.Returning, plans.BlockPlan)
 COPIES = 2  # of a statement's bytes: as values, and with what it was told
-_OF_VALUES = ("21", "22", "23")  # errors that values make
 READ_BYTES = 300  # that a read keeps beside its parameters
 #: What may touch a few rows by their keys: `block_owner` asks more closely.
 _STARTED = (plans.PointRead, plans.PointWrite, *FEW_ROWS)
@@ -466,7 +465,7 @@ class OpenBlock:
 
     def _is_doubtful(self, problem: CairnError) -> bool:
         """It may come from what the block was told before, and that may not hold any more."""
-        return self.has_written and problem.sqlstate.startswith(_OF_VALUES)
+        return self.has_written and problem.sqlstate.startswith(OF_VALUES)
 
     def _whole(self) -> list[Listed]:
         reads = self._listed_reads()
