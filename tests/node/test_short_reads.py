@@ -10,8 +10,8 @@ import pytest
 
 from cairn.model.errors import CairnError, NotOwner, ProtocolViolation
 from cairn.model.rpc import ReadPiece, ReadResponse
-from cairn.node.statements.asker.short_merges import packed
-from cairn.node.statements.asker.short_reads import ShortRead
+from cairn.node.statements.asker.short.merges import packed
+from cairn.node.statements.asker.short.reads import ShortRead
 from cairn.storage.files.pieces import Packed
 
 encode = msgspec.msgpack.Encoder().encode

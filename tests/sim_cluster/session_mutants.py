@@ -7,7 +7,7 @@ from __future__ import annotations
 
 AT_ONCE = "node/statements/at_once.py"
 EXCHANGE = "node/statements/asker/exchange.py"
-SHORT = "node/statements/asker/short_reads.py"
+SHORT = "node/statements/asker/short/reads.py"
 READS, SPLITS = "node/statements/owner/reads.py", "node/statements/owner/splits.py"
 DEALT, OUT = "storage/files/dealt.py", "storage/data_db/moving_out.py"
 

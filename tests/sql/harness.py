@@ -29,7 +29,7 @@ from cairn.model.types.json_text import JsonText, json_value
 from cairn.model.types.shown import shown_reader
 from cairn.model.types.values import to_physical
 from cairn.native.loading import FUNCTIONS, load
-from cairn.node.statements.asker.short_merges import ShortMerges, packed
+from cairn.node.statements.asker.short.merges import ShortMerges, packed
 from cairn.node.statements.changes.types import type_ops
 from cairn.sql import plans
 from cairn.sql.api import prepare

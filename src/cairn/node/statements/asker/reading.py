@@ -19,8 +19,8 @@ from cairn.node.statements.asker.joins import Joins
 from cairn.node.statements.asker.measuring import opened
 from cairn.node.statements.asker.meetings import FIRST_BYTES, Begun
 from cairn.node.statements.asker.owners import Owners, Params
-from cairn.node.statements.asker.short_merges import FIRST_OF_THEM, PLAIN_MERGE
-from cairn.node.statements.asker.short_reads import ShortReads
+from cairn.node.statements.asker.short.merges import FIRST_OF_THEM, PLAIN_MERGE
+from cairn.node.statements.asker.short.reads import ShortReads
 from cairn.node.statements.asker.streams import (
     READ_S,
     First,

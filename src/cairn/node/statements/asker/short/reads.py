@@ -24,7 +24,7 @@ from cairn.net.link import Link
 from cairn.node.statements.asker.asking import Asking
 from cairn.node.statements.asker.hops import Answered, Hop, Hops
 from cairn.node.statements.asker.owners import Owners, Params
-from cairn.node.statements.asker.short_merges import APPENDED, ShortMerge, ShortMerges, packed
+from cairn.node.statements.asker.short.merges import APPENDED, ShortMerge, ShortMerges, packed
 from cairn.node.statements.asker.streams import READ_S, PartAway
 from cairn.sql import plans
 from cairn.sql.render.slots import with_ranges
