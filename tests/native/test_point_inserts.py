@@ -144,7 +144,7 @@ def content(site: Site, tables: Cluster) -> Any:
         for name in NAMED
     }
     log = execute("SELECT place, epoch, body FROM row_log").fetchall()
-    return rows, log, site.store.vclock
+    return rows, log, site.store.vclock, site.store.touched._at
 
 
 def value(chance: random.Random, oid: int, code: int) -> bytes | None:

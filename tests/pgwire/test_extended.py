@@ -14,9 +14,11 @@ from cairn.model.errors import (
     UndefinedCursor,
     UndefinedStatement,
 )
+from cairn.pgwire.client import requests
 from cairn.pgwire.messages import NO_DATA
 from cairn.pgwire.server.extended import Signature, StatementBook
 from cairn.pgwire.server.requests import Bind
+from cairn.pgwire.values import oids
 from cairn.pgwire.values.oids import INT8, TEXT
 
 PAIR = Signature([INT8, TEXT], [("n", INT8), ("t", TEXT)])
@@ -175,3 +177,13 @@ def test_a_statement_without_rows_describes_none() -> None:
     signature = Signature([], None)
     assert signature.statement_rows == NO_DATA
     assert signature.shape((), (1,)).description == NO_DATA  # asyncpg asks for binary anyway
+
+
+def test_bytes_are_sent_as_they_are_where_the_server_wants_bytes() -> None:
+    """As text they would be twice as long, and a chunk of Spark has megabytes."""
+    assert requests.bind("s", [b"\x00\xff", 7], [oids.BYTEA, oids.INT8], []) == (
+        b"B\0\0\0\x1c\0s\0" + b"\0\2\0\1\0\0" + b"\0\2\0\0\0\2\x00\xff" + b"\0\0\0\x017" + b"\0\0"
+    )
+    assert requests.bind("s", [b"\x00\xff"], None, []) == (
+        b"B\0\0\0\x17\0s\0" + b"\0\0" + b"\0\1" + b"\0\0\0\6\\x00ff" + b"\0\0"
+    )

@@ -11,6 +11,7 @@ import msgspec
 from tests.cluster.backup_mutants import OF_BACKUPS
 from tests.moves.mutants import OF_MOVES
 from tests.native.mutants import OF_C
+from tests.node.kept_mutants import OF_KEPT
 from tests.sim_cluster.session_mutants import OF_SESSIONS
 from tests.storage.rot_mutants import OF_ROT
 from tests.topology.mutants import OF_THE_TOPOLOGY
@@ -713,6 +714,7 @@ MUTANTS = tuple(
         *OF_THE_TOPOLOGY,
         *OF_MOVES,
         *OF_SESSIONS,
+        *OF_KEPT,
         *OF_BACKUPS,
         *OF_ROT,
         *OF_C,

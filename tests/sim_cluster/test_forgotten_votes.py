@@ -24,9 +24,17 @@ from tests.sim_cluster.test_sync_answers import follow_nobody
 from tests.storage.rot import flip_log, flip_page
 
 LOG_AHEAD = "write-ahead log"
+
+
+def removed(path: Path) -> None:
+    for each in path.parent.glob("raft.db*"):
+        each.unlink()
+
+
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "no database": lambda path: overwrite(path, bytes(100)),
     "emptied": emptied,
+    "removed": removed,
     "cut": lambda path: cut(path, path.stat().st_size - 1000),
     "first page": lambda path: flip_page(path, 1),
     "log": lambda path: flip_tree(path, "raft_log"),
@@ -34,6 +42,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     LOG_AHEAD: flip_log,
 }
 QUICK = {("no database", "all", "master", "async"), ("emptied", "one", "master", "sync"),
+         ("removed", "all", "leader", "async"),
          ("state", "one", "leader", "async"), (LOG_AHEAD, "one", "leader", "sync")}  # fmt: skip
 
 

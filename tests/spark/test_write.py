@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 
 from cairn.client.sync_pool import SyncPool
 from cairn.spark import bucket_id, repartition_by_owner
+from cairn.spark.writes import staging
 from cairn.spark.writes.staging import COMMIT, STAGE
 
 COLUMNS = "id INTEGER PRIMARY KEY, s TEXT, d DOUBLE"
@@ -53,13 +54,45 @@ def test_chunks_that_a_killed_driver_has_left_are_in_nobodys_way(
     writing(_frame(spark, 0), name)  # the stage is there
     write_id = f"left-{name}"
     lines = [
-        f"{slot}\t{write_id}\t{part}\t{attempt}\t0\tnot even Arrow\t4000000000\n".encode()
+        f"{slot}\t{write_id}\t{part}\t{attempt}\t0\t4000000000\tnot even Arrow\n".encode()
         for slot in range(1, 11) for part in range(3) for attempt in range(1000)
     ]  # fmt: skip
     pool.copy_in(f"COPY {STAGE} FROM STDIN", lines)
     writing(_frame(spark, 300), name, writeId=write_id)
     assert _content(pool, name) == _wanted(300)
     assert pool.fetch(f"SELECT count(*) FROM {STAGE} WHERE write_id = '{write_id}'") == [(0,)]
+
+
+def test_a_stage_with_more_than_one_record_can_tell_is_cleared(dsn: str, pool: SyncPool) -> None:
+    """Replicas are told each chunk that is deleted, and a record of the row log has its limit."""
+    staging.create(dsn)
+    chunk = bytes(9_000_000)
+    for write_id, created in (("left over", 1), ("given up", 4_000_000_000)):
+        for seq in range(6):
+            row = (1, write_id, 0, 7, seq, created, chunk)
+            pool.run(f"INSERT INTO {STAGE} VALUES ($1, $2, $3, $4, $5, $6, $7)", row)
+    staging.prepare(dsn, "the next")
+    left = f"SELECT DISTINCT write_id FROM {STAGE}"
+    assert pool.fetch(left) == [("given up",)]
+    staging.abandon(dsn, "given up")
+    assert pool.fetch(left) == []
+
+
+def test_chunks_in_a_stage_that_an_older_version_made_are_text(
+    spark: Any, dsn: str, pool: SyncPool, table: Callable[[str], str], writing: Callable[..., None]
+) -> None:
+    pool.execute(f"DROP TABLE IF EXISTS {STAGE}")
+    pool.execute(
+        f"CREATE TABLE {STAGE} (slot INTEGER NOT NULL, write_id TEXT NOT NULL, part INTEGER NOT "
+        "NULL, attempt INTEGER NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL, created INTEGER "
+        "NOT NULL, PRIMARY KEY (slot, write_id, part, attempt, seq)) DISTRIBUTED BY (slot)"
+    )
+    name = table(COLUMNS)
+    try:
+        writing(_frame(spark, 300), name)
+        assert _content(pool, name) == _wanted(300)
+    finally:
+        pool.execute(f"DROP TABLE {STAGE}")
 
 
 @pytest.mark.parametrize("commit", ["direct", "staged"])

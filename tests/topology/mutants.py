@@ -11,6 +11,7 @@ LEAVING = "governor/rules/leaving.py"
 MACHINE = "storage/raft_db/state_machine.py"
 PROPOSALS = "node/consensus/proposals.py"
 VOTERS = "governor/rules/voters.py"
+FORGOTTEN, BOOT = "node/boot/forgotten.py", "node/boot/steps.py"
 WAITING = "governor/waiting.py"
 
 UNIT = "tests/topology/test_guard.py::test_"
@@ -20,9 +21,25 @@ WAITS = "tests/governor/test_waiting.py::test_"
 NAMINGS = "tests/sim_cluster/test_namings.py::test_"
 PLAN = "tests/governor/test_plan.py::test_"
 STATUS = "tests/node/test_governor_status.py::test_"
+FILES = "tests/sim_cluster/test_expelled_files.py::test_"
 
 #: (rule, name, file, old, new, test)
 OF_THE_TOPOLOGY: tuple[tuple[str, str, str, str, str, str], ...] = (
+    (
+        *("join", "topology: rows of another cluster are brought along", FORGOTTEN),
+        *("if path.exists() and _noted_home(path) !=", "if 0 and _noted_home(path) !="),
+        FILES + "rows_of_another_cluster_of_the_same_name_come_to_nobody",
+    ),
+    (
+        *("join", "topology: rows of another replicaset are brought along", FORGOTTEN),
+        *('return f"{cluster_uuid} {place.replicaset_uuid}"', "return cluster_uuid"),
+        FILES + "rows_stay_with_their_replicaset",
+    ),
+    (
+        *("join", "topology: who has rows and knows nobody founds a cluster", BOOT),
+        *("state.founded or has_rows(self.directory)", "state.founded"),
+        FILES + "a_founder_that_knows_nobody_says_that_its_file_is_gone",
+    ),
     (
         *("expel", "topology: who leaves takes the quorum along", VOTERS),
         *("        _keep_quorum(view, voters)\n", "        pass\n"),

@@ -58,6 +58,8 @@ class Quick:
             elif value is None:
                 parts.append(_NULL)
                 continue
+            elif kind is bytes:
+                return None  # its format has to be told
             else:
                 parts[1:] = encode_params(params, self._oids)
                 break

@@ -32,6 +32,7 @@ from cairn.model.errors import (
     WrongCluster,
 )
 from cairn.model.members.topology import ConnectionType, Grade
+from cairn.model.members.topology import Instance as InstanceRow
 from cairn.model.rpc import (
     DiscoverRequest,
     DiscoverResponse,
@@ -47,7 +48,14 @@ from cairn.net.peers import Peers
 from cairn.node.boot.alone import MembersFile, ask_if_alone
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
-from cairn.node.boot.forgotten import has_forgotten, open_log, say_what_helps
+from cairn.node.boot.forgotten import (
+    has_forgotten,
+    has_rows,
+    leave_strange_rows,
+    note_home,
+    open_log,
+    say_what_helps,
+)
 from cairn.node.boot.identity import (
     Kept,
     check_restart,
@@ -101,6 +109,7 @@ class Boot:
         self.identity = Identity(config.cluster_name)
         self.discovery: Discovery | None = None
         self.instance: Instance | None = None
+        self.place: InstanceRow | None = None  # that it was given in this life
         discover = PeerCall("discover", DiscoverRequest, self._discover, Right.JOIN)
         self.expelled: CairnError | None = None
         self._reasons: dict[str, str] = {}  # address → why it refused us, told once
@@ -121,7 +130,7 @@ class Boot:
         """A running instance that has asked to be Online."""
         path = self.directory / "raft.db"
         check_not_interrupted(self.directory)
-        if path.exists():
+        if path.exists() or has_rows(self.directory):
             others = self.kept.load_discovery().others(self.config.advertise, self.config.peers)
             self.store = open_log(path, knows_others=bool(others))
         if self.store is not None:
@@ -212,10 +221,11 @@ class Boot:
         return core.leader
 
     def _check_not_founded(self, state: DiscoveryState) -> None:
-        """Others may have joined the cluster that this directory founded, and be there still."""
-        if state.founded and not state.others(self.config.advertise, self.config.peers):
+        """Others may be there still, of the cluster that this directory founded or was part of."""
+        was_member = state.founded or has_rows(self.directory)
+        if was_member and not state.others(self.config.advertise, self.config.peers):
             raise ConfigProblem(
-                f"{self.directory} has founded a cluster, and its raft.db is gone",
+                f"{self.directory} is of a member of a cluster, and its raft.db is gone",
                 hint="put it back (cairn restore), or join the cluster again: name one of its "
                 "members with --peer. To found another cluster, empty the directory",
             )
@@ -279,7 +289,7 @@ class Boot:
         if not self.config.admin_password:
             log.warning(NO_ADMIN)
         uuid = self.kept.own_uuid()
-        row = first_instance(self.config, uuid, self.runtime.uuid())
+        row = self.place = first_instance(self.config, uuid, self.runtime.uuid())
         cluster_uuid = self.runtime.uuid()
         entries = first_entries(
             self.config,
@@ -309,7 +319,8 @@ class Boot:
     async def start_join(self, path: Path, leader: str) -> RaftStore:
         """Ask the leader for a place and write down what it gave."""
         response = await self._join(leader)
-        row = response.instance
+        row = self.place = response.instance
+        leave_strange_rows(self.directory, response.cluster_uuid, row)
         store = RaftStore(path)
         with store.connection:
             put_identity(
@@ -397,6 +408,9 @@ class Boot:
         def others() -> list[str]:
             return [each for each in instance.state.peer_addresses().values() if each != own]
 
+        place = self.place or instance.row
+        if place is not None and place.uuid == self.identity.instance_uuid:
+            note_home(instance.data.store, self.identity.cluster_uuid, place)
         file = MembersFile(self.directory, self.identity.cluster_uuid, instance.runner)
         await ask_if_alone(instance.runner, self.peers, file.read(), [*contacts, *others()])
         instance.news.on_applied.append(lambda done: file.note(others()))

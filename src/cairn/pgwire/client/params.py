@@ -42,8 +42,22 @@ def guess_oid(value: Any) -> int:
     return _OIDS.get(type(value), oids.INFER)
 
 
+def param_formats(values: Sequence[Any], declared: Sequence[int] | None) -> list[int]:
+    """Bytes go as they are where the server wants bytes: as text they are twice as long. None: all
+    are text.
+    """
+    formats = [int(_is_binary(*each)) for each in zip(values, declared or (), strict=False)]
+    return formats if any(formats) else []
+
+
+def _is_binary(value: Any, declared: int) -> bool:
+    return type(value) is bytes and declared == oids.BYTEA
+
+
 def encode_params(values: Sequence[Any], declared: Sequence[int] | None = None) -> list[bytes]:
-    """Length and text of each value. `declared` are the types the server told, if it did."""
+    """Length and text of each value, or its bytes (`param_formats`). `declared` are the types the
+    server told, if it did.
+    """
     if declared is not None and len(values) != len(declared):
         raise InvalidParameter(f"{len(declared)} parameters are needed, {len(values)} were given")
     return [
@@ -57,6 +71,8 @@ def _encode(number: int, value: Any, declared: int) -> bytes:
         return _NULL
     if isinstance(value, str) and declared not in (oids.JSON, oids.JSONB):
         text = value.encode("utf-8", "surrogatepass")
+    elif _is_binary(value, declared):
+        text = value
     else:
         text = _text(number, value, declared)
     return INT32.pack(len(text)) + text

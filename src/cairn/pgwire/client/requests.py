@@ -8,7 +8,7 @@ from typing import Any
 
 from cairn.model.errors import InvalidParameter, LimitExceeded
 from cairn.pgwire import messages as m
-from cairn.pgwire.client.params import encode_params
+from cairn.pgwire.client.params import encode_params, param_formats
 
 
 def strict_cstring(text: str, what: str) -> bytes:
@@ -54,9 +54,10 @@ def bind(
     """Portals have no name here."""
     _check_count(params)
     names = b"\0" + strict_cstring(statement, "a name")
-    count = b"\0\0" + m.UINT16.pack(len(params))  # no format codes: all text
+    formats = m.int16_list(param_formats(params, declared))
+    count = m.UINT16.pack(len(params))
     values = encode_params(params, declared)
-    return m.message(b"B", names, count, *values, m.int16_list(result_formats))
+    return m.message(b"B", names, formats, count, *values, m.int16_list(result_formats))
 
 
 def _check_count(params: Sequence[Any]) -> None:

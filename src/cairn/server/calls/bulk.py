@@ -94,7 +94,7 @@ async def truncate(caller: Caller, table: str, table_id: int, after: int) -> Any
 
 async def staged_body(
     caller: Caller, stage: str, slot: int, write_id: str, part: int, attempt: int, seq: int
-) -> str:
+) -> str | bytes:
     """A chunk as it was kept, for who may read the stage."""
     sql = (
         f"SELECT body FROM {identifier(stage)} WHERE slot = {int(slot)} AND write_id = "
@@ -107,18 +107,23 @@ async def staged_body(
             f"chunk {seq} of partition {part} of write {write_id} is not staged",
             hint="it was swept or promoted by somebody else; look at cairn_spark_commit",
         )
-    body: str = found[0][0]
+    body: str | bytes = found[0][0]
     return body
 
 
 async def _insert(
-    caller: Caller, name: str, columns: str, conflict: str, body: str, operation: str | None
+    caller: Caller,
+    name: str,
+    columns: str,
+    conflict: str,
+    body: str | bytes,
+    operation: str | None,
 ) -> int:
     if conflict not in _INSERTS:
         raise InvalidParameter(f"conflict {conflict}: one of {', '.join(_INSERTS)}")
     table, names = sharded_table(caller, name), column_names(columns)
     decoder = decoder_for(caller, table, names, "DO REPLACE" if conflict == "replace" else "")
-    data = from_base64(body)
+    data = arrow_of(body)
     context = msgspec.structs.replace(caller.context, operation=operation)
     try:
         if conflict in _PLAIN:
@@ -185,6 +190,11 @@ def column_names(columns: str) -> list[str]:
         if isinstance(found, list) and found and all(isinstance(each, str) for each in found):
             return found
     raise InvalidParameter(f"not a list of columns: {columns}", hint='it is JSON: ["a", "b"]')
+
+
+def arrow_of(body: str | bytes) -> bytes:
+    """In the text of a CALL, and in the stage of an older version, it is base64."""
+    return body if isinstance(body, bytes) else from_base64(body)
 
 
 def from_base64(body: str) -> bytes:

@@ -175,7 +175,7 @@ def _stored(pa: Any, type_: ColumnType, array: Any) -> Any:
             found = array.cast(pa.bool_()).cast(pa.int64())
         case ColumnType.STRING:
             found = array.cast(pa.string())
-            if pc.any(pc.match_substring(found, "\x00")).as_py():
+            if _may_have_zeros(found) and pc.any(pc.match_substring(found, "\x00")).as_py():
                 raise InvalidText("a string cannot contain a zero byte", sqlstate="22021")
         case ColumnType.UUID:
             found = [None if v is None else _uuid_bytes(v) for v in array.to_pylist()]
@@ -188,6 +188,20 @@ def _stored(pa: Any, type_: ColumnType, array: Any) -> Any:
         case _:
             found = [to_physical(type_, v) for v in array.to_pylist()]
     return found
+
+
+def _may_have_zeros(texts: Any) -> bool:
+    """Whether a zero byte is among the bytes of these texts, or of what a NULL lies upon."""
+    import numpy as np
+
+    for chunk in texts.chunks:
+        _, offsets, data = chunk.buffers()
+        if data is None or not len(chunk):
+            continue
+        ends = np.frombuffer(offsets, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+        if not np.frombuffer(data, np.uint8)[ends[0] : ends[-1]].all():
+            return True
+    return False
 
 
 def _doubles(pa: Any, array: Any) -> Any:

@@ -127,7 +127,7 @@ class History:
         for node in world.nodes.values():
             node.resume()
         deadline = world.loop.time() + 15.0
-        while world.loop.time() < deadline and any(self._is_leaving(node) for node in self._all()):
+        while world.loop.time() < deadline and any(node.is_leaving for node in self._all()):
             await asyncio.sleep(0.1)
         await self._tell_newcomers()
         for node in self._all():
@@ -154,10 +154,6 @@ class History:
 
     def _all(self) -> list[SimNode]:
         return list(self.world.nodes.values())
-
-    @staticmethod
-    def _is_leaving(node: SimNode) -> bool:
-        return node.is_running and node.stop_asked is not None and node.stop_asked.is_set()
 
     def _note(self, what: str) -> None:
         self.done.append(f"{self.world.loop.time():8.3f} {what}")
@@ -256,7 +252,7 @@ class History:
         self.world.wire.reset_some(self.chance.random())
 
     async def _stop(self) -> None:
-        node = self._some(lambda each: each.is_running and not self._is_leaving(each))
+        node = self._some(lambda each: each.is_running and not each.is_leaving)
         if node is not None:
             self._note(f"stop {node}")
             node.stop()

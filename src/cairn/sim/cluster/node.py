@@ -55,6 +55,11 @@ class SimNode:
     def is_paused(self) -> bool:
         return self.process is not None and self.process.is_paused
 
+    @property
+    def is_leaving(self) -> bool:
+        """It was told to stop, and takes its time."""
+        return self.is_running and self.stop_asked is not None and self.stop_asked.is_set()
+
     def start(self) -> None:
         assert not self.is_running
         self.lives += 1

@@ -176,6 +176,8 @@ class World:
         uuid_file = node.dir / "instance_uuid"
         uuid = uuid_file.read_text().strip() if uuid_file.exists() else ""
         row = cluster.by_uuid(uuid)
+        if node.is_leaving:
+            return f"{node.name} is leaving"
         if node.is_running:
             if row is None:
                 return f"{node.name} runs and has no row"

@@ -1,8 +1,8 @@
 """Exactly once: chunks kept aside in the cluster, then promoted by a manifest.
 
 Two ordinary tables hold it all, so that it is replicated, survives failovers and moves with its
-buckets: `cairn_spark_stage` has the chunks (compressed Arrow as base64), `cairn_spark_commit` one
-row per write id. When all tasks are done every owner checks that its chunks would go in, so that a
+buckets: `cairn_spark_stage` has the chunks (compressed Arrow), `cairn_spark_commit` one row per
+write id. When all tasks are done every owner checks that its chunks would go in, so that a
 write that meets a conflict is refused whole. Whoever then inserts the row of the write id first
 wins; its manifest names the chunks that count. A chunk whose answer was lost is promoted again, and
 rows that are there exactly as given are accepted.
@@ -40,11 +40,13 @@ ROUNDS = 5  # promotions of one write, when masters change all the time
 AT_ONCE = 2  # chunks that an owner promotes: it reads one while it writes the other
 CHECK_S, CHECKED_ROWS_S = 60.0, 50_000  # patience with an owner: seconds, and rows a second
 ORPHANS_S = 24 * 3600  # chunks of writes that never ended are swept after this
+#: Of the chunks that one statement deletes: its replicas are told each of them whole.
+CLEARED_BYTES = 8 * 1024 * 1024
 _UNIQUE = "23505"
 _CREATE = {
     STAGE: f"CREATE TABLE IF NOT EXISTS {STAGE} (slot INTEGER NOT NULL, write_id TEXT NOT NULL, "
-    "part INTEGER NOT NULL, attempt INTEGER NOT NULL, seq INTEGER NOT NULL, body TEXT NOT NULL, "
-    "created INTEGER NOT NULL, PRIMARY KEY (slot, write_id, part, attempt, seq)) "
+    "part INTEGER NOT NULL, attempt INTEGER NOT NULL, seq INTEGER NOT NULL, created INTEGER "
+    "NOT NULL, body BYTEA NOT NULL, PRIMARY KEY (slot, write_id, part, attempt, seq)) "
     "DISTRIBUTED BY (slot)",
     COMMIT: f"CREATE TABLE IF NOT EXISTS {COMMIT} (write_id TEXT NOT NULL, state TEXT NOT NULL, "
     "manifest TEXT NOT NULL, created INTEGER NOT NULL, PRIMARY KEY (write_id))",
@@ -53,7 +55,15 @@ _CREATE = {
 
 _DECIDED = f"SELECT state, manifest FROM {COMMIT} WHERE write_id = $1"
 _OPEN = f"SELECT write_id FROM {COMMIT} WHERE state IN ('truncating', 'promoting')"
-_KEEP = f"INSERT INTO {STAGE} VALUES ($1, $2, $3, $4, $5, $6, $7)"
+_KEEP = (
+    f"INSERT INTO {STAGE} (slot, write_id, part, attempt, seq, created, body) "
+    "VALUES ($1, $2, $3, $4, $5, $6, $7)"
+)
+_LYING = f"SELECT slot, write_id, part, attempt, seq, octet_length(body) FROM {STAGE} WHERE "
+_CLEAR = (
+    f"DELETE FROM {STAGE} WHERE slot = $1 AND write_id = $2 "
+    "AND (part, attempt, seq) >= ($3, $4, $5) AND (part, attempt, seq) <= ($6, $7, $8)"
+)
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -112,7 +122,7 @@ def prepare(dsn: str, write_id: str) -> bool:
     # What was decided has to be carried out, however late: its chunks are the only copy.
     open_ids = [each for (each,) in pool.fetch(_OPEN)]
     kept = f" AND write_id NOT IN ({', '.join(map(literal, open_ids))})" if open_ids else ""
-    pool.execute(f"DELETE FROM {STAGE} WHERE created < {old}{kept}")
+    _clear(dsn, f"created < {old}{kept}")
     pool.execute(f"DELETE FROM {COMMIT} WHERE state = 'begun' AND created < {old}")
     row = pool.fetchrow(_DECIDED, write_id)
     if row is None:
@@ -132,14 +142,13 @@ class Task:
     def __init__(self, dsn: str, write_id: str, part: int) -> None:
         self._dsn, self._write_id, self._part = dsn, write_id, part
         self._attempt, self._next = secrets.randbits(62), 0
+        self._is_text = _holds_text(dsn)
 
     def keep(self, slot: int, data: bytes, rows: int) -> Chunk:
         chunk = Chunk(slot, self._part, self._attempt, self._next, rows)
         self._next += 1
-        row = (
-            slot, self._write_id, chunk.part, chunk.attempt, chunk.seq,
-            base64.b64encode(data).decode(), _now(),
-        )  # fmt: skip
+        body = base64.b64encode(data).decode() if self._is_text else data
+        row = (slot, self._write_id, chunk.part, chunk.attempt, chunk.seq, _now(), body)
 
         def insert(is_again: bool) -> None:
             try:
@@ -150,6 +159,13 @@ class Task:
 
         cluster.persistently(self._dsn, insert)
         return chunk
+
+
+def _holds_text(dsn: str) -> bool:
+    """A stage that an older version made has its chunks as base64."""
+    row = cluster.pool(dsn).fetchrow("SELECT format FROM _pico_table WHERE name = $1", STAGE)
+    fields = [] if row is None else row[0]
+    return any(each["name"] == "body" and each["field_type"] == "string" for each in fields)
 
 
 def commit(dsn: str, write_id: str, manifest: Manifest) -> None:
@@ -242,7 +258,29 @@ def _finish(dsn: str, write_id: str, state: str, manifest: Manifest, is_resumed:
             hint="write it again under the same id: it goes on where it is",
         )
     pool.run(forward, ("done", write_id, "promoting"))
-    pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
+    _clear(dsn, f"write_id = {literal(write_id)}")
+
+
+def _clear(dsn: str, condition: str) -> None:
+    """Delete chunks, a few at a time: all that a write has may be more than a statement can."""
+    pool = cluster.pool(dsn)
+    lying = cluster.persistently(dsn, lambda _: pool.fetch(_LYING + condition))
+    spans: list[tuple[object, ...]] = []  # the key of the first, then where the last one lies
+    size = 0
+    for *place, length in sorted(map(tuple, lying)):
+        slot, write_id, *within = place
+        is_near = spans and spans[-1][:2] == (slot, write_id) and size + length <= CLEARED_BYTES
+        if is_near:
+            spans[-1] = (*spans[-1][:5], *within)
+        else:
+            spans.append((*place, *within))
+        size = length + (size if is_near else 0)
+
+    def delete(span: tuple[object, ...]) -> None:
+        cluster.persistently(dsn, lambda _: pool.run(_CLEAR, span))
+
+    with ThreadPoolExecutor(AT_ONCE, "clear") as threads:
+        list(threads.map(delete, spans))
 
 
 def _settled(dsn: str) -> dict[str, int]:
@@ -334,10 +372,9 @@ def forget(dsn: str, write_id: str) -> None:
 
 def abandon(dsn: str, write_id: str) -> bool:
     """After a failed job. False: it was decided to commit it, which stays as it is."""
-    pool = cluster.pool(dsn)
     if is_decided(dsn, write_id):
         return False
-    pool.run(f"DELETE FROM {STAGE} WHERE write_id = $1", (write_id,))
+    _clear(dsn, f"write_id = {literal(write_id)}")
     return True
 
 

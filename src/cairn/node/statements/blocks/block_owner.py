@@ -389,7 +389,7 @@ def _may_be_kept(item: BlockItem, prepared: Prepared) -> bool:
     """Whether it reads only rows of sharded tables, in buckets that the guard was asked of."""
     if len(item.tables) != len(prepared.tables):
         return False  # the others are global, or not tables
-    return bool(item.tables) and not isinstance(prepared.plan, plans.BlockPlan)
+    return not isinstance(prepared.plan, plans.BlockPlan)
 
 
 class _Planned:

@@ -33,7 +33,7 @@ from cairn.storage.data_db.fence import Fence
 
 MOST, MOST_BYTES = 20_000, 32 << 20  # statements of all blocks; the oldest are forgotten
 MOST_CHANGES = 100  # of one statement
-_SELF_BYTES = 500  # of one statement, beside its rows
+_SELF_BYTES, _BUCKET_BYTES = 500, 100  # of one statement, beside its rows; of a bucket in a set
 
 
 class _Made(NamedTuple):
@@ -75,7 +75,8 @@ class Kept:
         store = self._store
         if len(changes) > MOST_CHANGES or any(table in store.kin for table in item.tables):
             return 0
-        size = _SELF_BYTES + sum(_bytes(change.old) + _bytes(change.new) for change in changes)
+        size = _SELF_BYTES + _BUCKET_BYTES * len(buckets)
+        size += sum(_bytes(change.old) + _bytes(change.new) for change in changes)
         if size > MOST_BYTES // 100:
             return 0
         tables, then = tuple(item.tables), store.touched.now
@@ -117,7 +118,7 @@ class Kept:
         if made.fence is not store.fence or made.versions is not store.versions:
             return False  # another epoch, other buckets, other tables
         if store.newest is not store.fence:
-            return False
+            return False  # only who runs a statement asks whether each of its buckets stays here
         return not store.touched.is_since(made.then, made.tables, made.buckets)
 
     def forget(self, items: Iterable[BlockItem]) -> None:

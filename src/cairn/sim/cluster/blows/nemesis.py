@@ -67,8 +67,8 @@ class Nemesis:
             self.back(node)
 
     def back(self, node: SimNode) -> None:
-        if node.is_running and node.stop_asked is not None and node.stop_asked.is_set():
-            self.later(1.0, partial(self.back, node))  # it takes its time to leave
+        if node.is_leaving:
+            self.later(1.0, partial(self.back, node))
         if not node.is_running and node.lives and node.exit_code != 5:
             node.start()
 

@@ -27,8 +27,10 @@ from cairn.sim.linear import FOREVER
 KEYS, CLIENTS = 2, 8
 PATIENCE_S = 12.0
 RELEASED_S = 30.0
-#: What a client may be told: who leads is not known, a deadlock, a lock timeout, the end.
-TOLD = frozenset({UNKNOWN, "57014", "40P01", "55P03", "57P03", "PC001", "PC002", "PC003", "58000"})
+#: What clients do to each other, also when nothing happens: a deadlock, a lock timeout.
+RIVALS = frozenset({"40P01", "55P03"})
+#: What else a client may be told: who leads is not known, the end.
+TOLD = frozenset({UNKNOWN, "57014", "57P03", "PC001", "PC002", "PC003", "58000"})
 
 
 class Held(msgspec.Struct):
@@ -90,6 +92,7 @@ class Lockers:
         self.done = self.unknown = self.refused = self.reads = 0
         self.ways: Counter[str] = Counter()
         self._number = 0
+        self._has_forgotten = False  # somebody who was told an error left its locks behind
 
     @property
     def _now(self) -> float:
@@ -118,14 +121,18 @@ class Lockers:
             await self._session(client, who)
 
         task = await heard(self._world, node, work, PATIENCE_S)
-        if task is None or task.cancelled():
+        if self._has_forgotten and task is None and node.is_running:
+            self.ways["in vain"] += 1  # it had no more patience
+        elif task is None or task.cancelled():
             self.unknown += 1
         elif (problem := task.exception()) is None:
             self.done += 1
         elif isinstance(problem, CairnError):
-            self.refused += 1
             self.ways[f"told {problem.sqlstate}"] += 1
-            if problem.sqlstate not in TOLD:
+            is_rival = problem.sqlstate in RIVALS
+            self._has_forgotten |= forgets
+            self.done, self.refused = self.done + is_rival, self.refused + (not is_rival)
+            if not is_rival and problem.sqlstate not in TOLD:
                 raise Violation(f"{who} was told {problem.sqlstate} {problem}")
         else:
             raise problem
@@ -216,4 +223,5 @@ class Lockers:
 
             task = await heard(self._world, node, work, PATIENCE_S)
             if task is None or task.exception() is not None or task.result()[0][0] in ("f", False):
-                raise Violation(f"{node} gives no lock in the end")
+                how = "no answer" if task is None else task.exception() or task.result()
+                raise Violation(f"{node} gives no lock in the end: {how}")
