@@ -7,6 +7,7 @@ from __future__ import annotations
 
 AT_ONCE = "node/statements/at_once.py"
 EXCHANGE = "node/statements/asker/exchange.py"
+SHORT = "node/statements/asker/short/reads.py"
 READS, SPLITS = "node/statements/owner/reads.py", "node/statements/owner/splits.py"
 DEALT, OUT = "storage/files/dealt.py", "storage/data_db/moving_out.py"
 
@@ -36,6 +37,18 @@ OF_SESSIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
         "else fence.owns_all(where)",
         "else True",
         "tests/node/test_quick_reads.py",
+    ),
+    (
+        *("5", "sessions: each of several owners is asked for all buckets", SHORT),
+        "            sql, args = fragment.asked(params, ranges)\n",
+        "            sql, args = fragment.asked(params, ((1, 3_000),))\n",
+        LANES + "[moves]",
+    ),
+    (
+        *("8", "sessions: a question to several owners is not ended by an error", SHORT),
+        "        if problem is not None:\n            self.give_up()\n",
+        "        if problem is not None:\n",
+        "tests/node/test_short_reads.py",
     ),
     (
         *("14", "sessions: a schema change is over before the others have heard of it", CHANGES),

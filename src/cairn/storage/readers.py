@@ -135,7 +135,7 @@ class RowReader:
 
     def quick(self, sql: str, args: Sequence[Any]) -> list[Row] | None:
         """All rows, or None when it would take too long for the event loop."""
-        heavy = self._heavy.get(sql)  # as in `_may_be_quick`: every point read comes here
+        heavy = self._heavy.get(sql)  # as in `_is_heavy`: every point read comes here
         if (heavy is None or heavy) and self._is_heavy(sql):
             return None
         found = self.at_once(sql, args)
@@ -250,8 +250,9 @@ class RowReader:
 
     def quick_piece(self, sql: str, args: Sequence[Any], most: int) -> Piece | None:
         """The same for rows that may be long: all of them in one piece, or None."""
-        if not self._may_be_quick(sql):
+        if self._is_heavy(sql):
             return None
+        self._begin_quickly()
         cursor: apsw.Cursor | None = None
         try:
             cursor = self.connection.execute(sql, args)
@@ -260,6 +261,7 @@ class RowReader:
             self._was_long(sql)
             return None
         except Exception as problem:
+            self._leave()
             raise translated(problem) from None
         finally:
             if cursor is not None:
@@ -268,15 +270,6 @@ class RowReader:
             self._was_long(sql)
             return None
         return piece
-
-    def _may_be_quick(self, sql: str) -> bool:
-        if self._is_heavy(sql):
-            return False
-        if not self._is_quick:
-            self._look_at_the_clock()
-        self._begun = monotonic()
-        self.count += 1
-        return True
 
     def _is_heavy(self, sql: str) -> bool:
         """Whether it is not tried on the event loop. What took long is tried again now and then."""

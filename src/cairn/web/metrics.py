@@ -138,6 +138,8 @@ def _statements(face: PgFace) -> Iterator[Metric]:
     yield _counter("routed_local", "statements run here", reads.owners.local)
     answered = "reads of one row that the compiled part answered alone"
     yield _counter("reads_compiled", answered, reads.owners.compiled)
+    asked = "short reads of several owners, which were asked without a task"
+    yield _counter("reads_together", asked, reads.short.begun)
     written = "new rows that the compiled part wrote from their request"
     yield _counter("writes_compiled", written, reads.owners.compiled_writes)
     yield _counter(

@@ -84,15 +84,15 @@ class AtOnce:
     ) -> Outcome | None:
         """A few rows by an index or of a few keys, all of whose buckets are here."""
         prepared, way = statement.prepared, plan.alone
-        if way is None or not self.may_hop(prepared, context):
-            return None
-        most = context.row_max
-        if (self.row_max if most == OF_CLUSTER else most) or context.stage is not None:
-            return None
-        if not self.reads_plainly(prepared, context):
+        if not self.reads_shortly(prepared, context):
             return None
         if prepared.hidden or prepared.labels:
             params = prepared.start(params, context.now or self._now())
+        if way is None:
+            found = self._reads.short.here(plan, params, statement.sharded)
+            if found is None:
+                return None
+            return Outcome(found, len(found), prepared.complete(len(found)))
         [fragment] = way.fragments
         ranges = self._owners.whole_here(fragment, params)
         if ranges is None:
@@ -127,6 +127,13 @@ class AtOnce:
             return False
         most = context.opcode_max
         return not (self.opcode_max if most == OF_CLUSTER else most)
+
+    def reads_shortly(self, prepared: Prepared, context: Context) -> bool:
+        """The same for what may have several rows, of several owners."""
+        if not (self.may_hop(prepared, context) and self.reads_plainly(prepared, context)):
+            return False
+        most = context.row_max
+        return not (self.row_max if most == OF_CLUSTER else most) and context.stage is None
 
     def may_hop(self, prepared: Prepared, context: Context) -> bool:
         """Whether nothing has to be looked at before the owner is asked."""

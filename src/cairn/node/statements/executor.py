@@ -100,7 +100,8 @@ class Executor:
         context: Context,
         callback: Answered[Any],
     ) -> Hop | None:
-        """A few rows written here or one hop away, or a row read there. The callback has a
+        """A few rows written here or one hop away, or a row read there, or some rows of several
+        owners. The callback has a
         ReadResponse, a WriteResponse or an error. A statement with a time limit is left to `run`,
         which watches the clock."""
         prepared = statement.prepared
@@ -122,6 +123,12 @@ class Executor:
             values = self._values(prepared, params)
             user = context.user_id
             return self.reads.start_away(plan, values, statement.sharded, callback, user)
+        elif type(plan) is plans.ScatterRead:
+            if not self._at_once.reads_shortly(prepared, context) or context.is_local:
+                return None
+            values = self._values(prepared, params)
+            user, short = context.user_id, self.reads.short
+            return short.start(plan, values, statement.sharded, callback, user)
         elif type(plan) in FEW_ROWS:
             values = prepared.start(params, context.now or self._now())
             may_hop = self._at_once.may_hop(prepared, context)

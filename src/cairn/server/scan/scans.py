@@ -231,7 +231,7 @@ def away(caller: Caller, targets: dict[str, Ranges]) -> list[str]:
 
 def only_fragment(plan: plans.Plan) -> plans.Fragment | None:
     """The fragment of a plan that does nothing but hand its rows through."""
-    from cairn.node.statements.asker.reading import PLAIN_MERGE
+    from cairn.node.statements.asker.short.merges import PLAIN_MERGE
 
     if not isinstance(plan, plans.ScatterRead) or plan.steps or len(plan.fragments) != 1:
         return None

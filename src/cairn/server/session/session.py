@@ -67,6 +67,7 @@ ALL_WATER, LOW_WATER = 512 * 1024 * 1024, 64 * 1024  # of all clients: many have
 _TOO_LONG = LimitExceeded.sqlstate
 #: A read may be asked again in any case.
 _ANYWHERE = (*MOVING, Unreachable)
+_READS = (plans.PointRead, plans.ScatterRead)  # they may be ended at any time
 #: Between two statements, by what ReadyForQuery tells.
 _RESTING = {"I": "idle", "T": "idle in transaction", "E": "idle in transaction (aborted)"}
 
@@ -424,7 +425,7 @@ class Session(asyncio.Protocol):
         self.state = WAITING
         is_trial = type(hop) is Trial
         self.running.hops = hop is not HERE and not is_trial
-        if type(cached.prepared.plan) is plans.PointRead or is_trial:
+        if type(cached.prepared.plan) in _READS or is_trial:
             self._hop = hop  # a write is never ended half-way
         return True
 
@@ -435,17 +436,19 @@ class Session(asyncio.Protocol):
         tell: Callable[[Outcome], None],
         again: Callable[[], Coroutine[Any, Any, None]],
     ) -> bool:
-        """A row written here, or a row one hop away, whose outcome is told by `tell`.
+        """A row written here, or rows one hop away, whose outcome is told by `tell`.
 
         What certainly did not happen, or is too long for it, goes the long way: `again`.
         """
-        is_read = type(cached.prepared.plan) is plans.PointRead
+        kind = type(cached.prepared.plan)
+        is_read, is_wide = kind is plans.PointRead, kind is plans.ScatterRead
 
         def done(result: ReadResponse | WriteResponse | CairnError) -> None:
             if not self.is_back():
                 return
             is_long = is_read and isinstance(result, CairnError) and result.sqlstate == _TOO_LONG
-            if is_long or isinstance(result, _ANYWHERE if is_read else MOVING):
+            anything = CairnError if is_wide else _ANYWHERE if is_read else MOVING
+            if is_long or isinstance(result, anything):
                 self.begin(again())
                 return
             try:

@@ -73,7 +73,7 @@ class LaneTrial(Trial):
         await self.world.settled()
         await self.counters.check()
         if self.mode == "async":
-            check_ways(self.registers)
+            check_ways(self.registers, replicasets=self.kind.replicasets)
 
 
 class JoinTrial(Trial):

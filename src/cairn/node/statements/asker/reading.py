@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -20,6 +19,8 @@ from cairn.node.statements.asker.joins import Joins
 from cairn.node.statements.asker.measuring import opened
 from cairn.node.statements.asker.meetings import FIRST_BYTES, Begun
 from cairn.node.statements.asker.owners import Owners, Params
+from cairn.node.statements.asker.short.merges import FIRST_OF_THEM, PLAIN_MERGE
+from cairn.node.statements.asker.short.reads import ShortReads
 from cairn.node.statements.asker.streams import (
     READ_S,
     First,
@@ -34,10 +35,6 @@ from cairn.node.statements.owner.encoding import rows_encoder
 from cairn.sql import plans
 from cairn.storage.files.pieces import PIECE_BYTES, Row, Rows, plain
 
-#: A merge that would only hand the gathered rows through.
-PLAIN_MERGE = re.compile(r"SELECT (r\d+)\.x0 AS x0(?:, \1\.x(\d+) AS x\2)* FROM m0 AS \1")
-FIRST_OF_THEM = re.compile(rf"{PLAIN_MERGE.pattern} LIMIT (?P<limit>\d+)")
-
 
 class Reads:
     """The reading half of the coordinator."""
@@ -49,6 +46,7 @@ class Reads:
         self.joins = Joins(owners)
         self._exchange = Exchange(owners, self._asking, self._gathering, self.joins)
         self._away = Hops("read_rows", ReadResponse, READ_S)
+        self.short = ShortReads(owners, self._asking)
 
     def start_away(
         self,

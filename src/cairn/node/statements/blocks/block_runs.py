@@ -19,7 +19,7 @@ from cairn.model.errors import CairnError, CardinalityViolation, QueryCanceled
 from cairn.model.settings import limits
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import from_physical
-from cairn.node.statements.asker.reading import PLAIN_MERGE
+from cairn.node.statements.asker.short.merges import PLAIN_MERGE
 from cairn.node.statements.context import ASKED
 from cairn.sql import plans
 from cairn.sql.plans import Prepared

@@ -304,14 +304,20 @@ class OwnerReads:
 
     def handle_read(
         self, link: Link, request: ReadRequest
-    ) -> ReadResponse | Awaitable[ReadResponse | ReadPiece]:
+    ) -> ReadResponse | ReadPiece | Awaitable[ReadResponse | ReadPiece]:
         """For another instance: at once if it is quick, or later."""
-        if request.bucket is not None and request.preference == "leader" and not request.opcode_max:
+        is_plain = request.preference == "leader" and not request.opcode_max
+        if is_plain and request.bucket is not None:
             rows = self.quick_read(
                 request.bucket, request.tables, self.reader.quick, request.sql, request.args
             )
             if rows is not None and (len(rows) <= 1 or not request.piece_bytes):
                 return ReadResponse(rows)
+        elif is_plain and request.ranges is not None and request.piece_bytes:
+            asked, read = (request.sql, request.args, request.piece_bytes), self.reader.quick_piece
+            piece = self.quick_read(request.ranges, request.tables, read, *asked)
+            if piece is not None:
+                return as_told(piece, 0)
         if request.piece_bytes:
             return self._handle_pieces(link, request)
         return self._handle_long_read(request)

@@ -25,6 +25,7 @@ _bucket_of = bucket_function((ColumnType.INTEGER,), BUCKETS)
 FIRST_KEY = 1_000  # behind those of other loads
 RETURNED = 0.3  # of writes tell the rows that they changed
 LISTED = 0.3  # of reads ask for another row, too, which may be anywhere
+PAGES = 0.2  # of reads ask for all rows in their order, of all owners
 TRUNCATE_S = 30.0  # the patience of one who empties a table
 
 
@@ -80,19 +81,33 @@ class WireRegisters(Registers):
         table, begun = table_at(node), self._world.loop.time()
         if table is None:
             return False
-        owners = self._load.ways(node).reads.owners
-        before = owners.compiled
-        kind, keys = "read", [group.first]
-        if self._chance.random() < LISTED:
-            kind, keys = "read two", [*keys, self._chance.choice(self.groups).first]
-        outcome, answer = await self._asked(node, group, _text(kind, table), tuple(keys))
+        reads = self._load.ways(node).reads
+        before, begun_wide = reads.owners.compiled, reads.short.begun
+        kind, seen, params = self._question(group)
+        outcome, answer = await self._asked(node, group, _text(kind, table), params)
         if outcome != "done":
             return False
         self.reads += 1
-        self._went("read by a lane" if owners.compiled > before else "read otherwise")
-        found, now = group.content(dict(answer[0])), self._world.loop.time()
-        group.history.add(Operation("read", begun, now, found=found))
+        if reads.short.begun > begun_wide:
+            self._went("read of several owners without a task")
+        else:
+            self._went("read by a lane" if reads.owners.compiled > before else "read otherwise")
+        rows, now = _by_key(answer[0]), self._world.loop.time()
+        for each in seen:
+            each.history.add(Operation("read", begun, now, found=each.content(rows)))
         return True
+
+    def _question(self, group: Group) -> tuple[str, list[Group], tuple[int, ...]]:
+        """Its kind, the registers that it tells of, and its parameters."""
+        dice = self._chance.random()
+        if dice >= LISTED + PAGES:
+            return "read", [group], (group.first,)
+        other = self._chance.choice(self.groups)
+        seen = [group] if other is group else [group, other]  # all of them are too much to judge
+        if dice < LISTED:
+            return "read two", seen, (group.first, other.first)
+        every = [each.first for each in self.groups]
+        return "read all", seen, (min(every), max(every))
 
     async def truncate(self) -> str:
         """All rows go, by a session at any instance; how that ended."""
@@ -131,6 +146,8 @@ def _text(kind: str, table: Table) -> str:
     return {
         "read": f"SELECT {key}, {value} FROM {table.name} WHERE {key} = $1",
         "read two": f"SELECT {key}, {value} FROM {table.name} WHERE {key} IN ($1, $2)",
+        "read all": f"SELECT {key}, {value} FROM {table.name} WHERE {key} BETWEEN $1 AND $2 "
+        f"ORDER BY {key} LIMIT 100",
         "put": f"INSERT INTO {table.name} ({key}, {value}) VALUES ($1, $2) "
         f"ON CONFLICT ({key}) DO UPDATE SET {value} = excluded.{value}",
         "append": f"UPDATE {table.name} SET {value} = {value} || $2 WHERE {key} = $1",
@@ -138,7 +155,17 @@ def _text(kind: str, table: Table) -> str:
     }[kind]
 
 
-def check_ways(load: Any) -> None:
-    """A trial of lanes in which nobody took one proves nothing."""
-    if not load.ways.get("read by a lane"):
-        raise Violation(f"no read went by a lane: {load.ways}")
+def _by_key(rows: Any) -> dict[int, Any]:
+    """A row that came twice has a content that nobody wrote."""
+    found: dict[int, Any] = {}
+    for key, value in rows:
+        found[key] = f"{found[key]} and {value}" if key in found else value
+    return found
+
+
+def check_ways(load: Any, *, replicasets: int) -> None:
+    """A trial of ways that nobody took proves nothing."""
+    ways = ("read by a lane", "read of several owners without a task")
+    for way in ways if replicasets > 1 else ways[:1]:
+        if not load.ways.get(way):
+            raise Violation(f"nothing was {way}: {load.ways}")
