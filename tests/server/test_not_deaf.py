@@ -19,8 +19,28 @@ from tests.server.raw import Raw, message
 #: The best of three tries counts: a statement that holds the loop does so each time.
 PATIENCE_S, TRIES = 0.25, 3
 LIMIT = "SET statement_timeout = '2s'"
+NUMBERS = itertools.count(1_000_000)
+
+
+def nested(depth: int) -> str:
+    """A short text whose plan takes long: each level is looked at by all that are around it."""
+    inner = "1"
+    for at in range(depth):
+        inner = f"(SELECT max(v) FROM apart WHERE id = {at} AND v = {inner})"
+    return f"SELECT id FROM apart WHERE v = {inner}"
+
+
+def joined(count: int) -> str:
+    tables = ", ".join(f"apart a{at}" for at in range(count))
+    return f"SELECT count(*) FROM {tables} WHERE " + " AND ".join(
+        f"a{at}.v = a{at + 1}.v" for at in range(count - 1)
+    )
+
 
 HOSTILE = {
+    "sub-queries in sub-queries": nested(25),
+    "a join of many tables": joined(60),
+    "a copy of such a join": f"COPY ({joined(40)}) TO STDOUT",
     "a LIKE that goes back": f"SELECT repeat('a', 40) LIKE '{'%a' * 25}%b'",
     "a regular expression that goes back": "SELECT repeat('a', 60) ~ '^((a*)*)*b$'",
     "a long list": "SELECT 1 WHERE 1 IN (" + ",".join(map(str, range(40_000))) + ")",
@@ -83,15 +103,18 @@ def deaf(cluster: Cluster) -> Iterator[Cluster]:
     node.sql("CREATE TABLE deaf (id INT PRIMARY KEY, v TEXT) DISTRIBUTED GLOBALLY")
     rows = ", ".join(f"({at}, 'v{at}')" for at in range(400))
     node.sql(f"INSERT INTO deaf VALUES {rows}")
+    node.sql("CREATE TABLE apart (id INT PRIMARY KEY, v INT) DISTRIBUTED BY (id)")
     yield cluster
     node.sql("DROP TABLE deaf")
+    node.sql("DROP TABLE apart")
 
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_others_are_answered_while_a_hostile_statement_runs(deaf: Cluster, what: str) -> None:
     silences_s: list[float] = []
     while len(silences_s) < TRIES and min(silences_s, default=PATIENCE_S) >= PATIENCE_S:
-        silences_s.append(longest_silence_s(deaf, HOSTILE[what]))
+        text = f"{HOSTILE[what]} -- {next(NUMBERS)}"  # one of the last try would be known
+        silences_s.append(longest_silence_s(deaf, text))
     assert min(silences_s) < PATIENCE_S, silences_s
     assert set(deaf.states("i2").values()) == {"Online"}
 
@@ -144,7 +167,11 @@ def longest_silence_s(deaf: Cluster, hostile: str, params: tuple[str, ...] | Non
     def attack(node: Node) -> None:
         with node.connect() as connection:
             connection.execute(LIMIT)
-            connection.execute(hostile, params)
+            if hostile.startswith("COPY"):
+                with connection.cursor().copy(hostile) as told:
+                    list(told)
+            else:
+                connection.execute(hostile, params)
 
     return longest_silence_beside_s(deaf, attack)
 
@@ -176,9 +203,6 @@ def longest_silence_beside_s(deaf: Cluster, attack: Callable[[Node], None]) -> f
         assert not thread.is_alive(), "neither a limit nor the statement itself has ended it"
     assert "XX000" not in wrong
     return longest
-
-
-NUMBERS = itertools.count(1_000_000)  # a text of the last try would be known
 
 
 def new_texts(at: int) -> bytes:

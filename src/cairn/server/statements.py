@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any
 
 from cairn.model import stops
-from cairn.model.errors import CairnError, Unsupported
+from cairn.model.errors import CairnError, QueryCanceled, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.temporary import touches
 from cairn.model.types.values import OIDS
@@ -39,7 +39,7 @@ MAX_STATEMENTS = 5_000
 MAX_CACHED_PLAN = 1024 * 1024  # bytes of one; larger ones are made anew
 MAX_CACHED_BYTES = 64 * 1024 * 1024  # of all plans together, about
 MAX_OWN_PLANS, MAX_OWN_PLAN = 100, 64 * 1024  # of temporary tables: of one session, bytes of one
-QUICK_TEXT = 2_000  # bytes that are understood within a few milliseconds
+QUICK_TEXT = 2_000  # bytes that are mostly understood within a few milliseconds
 PARSERS, PARSERS_MOST = 2, 6  # threads for longer ones: of one user, and when several ask
 AGAIN = 5  # times that a text is understood anew, because tables change while it is
 TURN_S, EVERY_S = 0.05, 0.2  # so much of each such time texts are understood on the loop
@@ -170,10 +170,18 @@ class _Turn:
             self._since, self._spent = now, 0.0
         return self._spent >= TURN_S
 
-    def understood(self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog) -> Cached:
+    def understood(
+        self, text: bytes, oids: tuple[int, ...], user: int, catalog: Catalog
+    ) -> Cached | None:
+        """None: the turn ended meanwhile. A short text can join sixty tables, or name a view that
+        does: its length says nothing about the work."""
         begun = monotonic()
+        until = begun + TURN_S - self._spent
         try:
-            return _understood(text, oids, user, catalog)
+            with stops.working_until(lambda: monotonic() > until):
+                return _understood(text, oids, user, catalog)
+        except QueryCanceled:
+            return None
         finally:
             self._spent += monotonic() - begun
 
@@ -230,7 +238,8 @@ class StatementCache:
         """Of a text that is not known; None: ask `later`."""
         if len(text) > QUICK_TEXT or self._turn.is_over():
             return None
-        return self._keep(self._turn.understood(text, oids, user, catalog), user, catalog)
+        made = self._turn.understood(text, oids, user, catalog)
+        return None if made is None else self._keep(made, user, catalog)
 
     def by_values(self, text: bytes, user: int, catalog: Catalog) -> ByValues | None:
         """A text as one that was understood with other values, and its own values.
@@ -254,6 +263,8 @@ class StatementCache:
                 if len(self._literal) >= MAX_STATEMENTS:
                     self._literal.clear()
                 self._literal[found.text] = weakref.ref(catalog)
+                return None
+            if cached is None:
                 return None
             cached.normal = normalized(text.decode(errors="replace"))
             self._keep(cached, user, catalog)

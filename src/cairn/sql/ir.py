@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from cairn.model import stops
 from cairn.model.tables.schema import Table
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType, Physical
@@ -269,7 +270,11 @@ def children(node: Any) -> Iterator[Any]:
 
 
 def walk(node: Any) -> Iterator[Any]:
-    """The node and everything below it, sub-queries included."""
+    """The node and everything below it, sub-queries included.
+
+    Planning is made of such walks, so this is where it learns that it is not wanted any more.
+    """
+    stops.check()
     stack = [node] if isinstance(node, _NODES) else list(children(node))
     while stack:
         current = stack.pop()

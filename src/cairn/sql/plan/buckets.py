@@ -173,9 +173,14 @@ def equal_classes(parts: Iterable[Expr]) -> dict[Expr, set[Expr]]:
     for part in parts:
         if isinstance(part, Call) and part.name == "=" and part.args[0].type is part.args[1].type:
             left, right = part.args
-            merged = classes.get(left, {left}) | classes.get(right, {right})
-            for each in merged:
-                classes[each] = merged
+            more, less = classes.setdefault(left, {left}), classes.setdefault(right, {right})
+            if more is less:
+                continue
+            if len(more) < len(less):  # a chain of many equalities is told piece by piece
+                more, less = less, more
+            more |= less
+            for each in less:
+                classes[each] = more
     return classes
 
 
