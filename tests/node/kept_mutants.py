@@ -101,12 +101,12 @@ OF_KEPT: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         *("9", "kept: changes that meet no row are taken for done", EXACT),
-        *("if connection.total_changes() - before != len(said):", "if 0:"),
+        *("if self._carry_out(said) != len(said):", "if self._carry_out(said) < 0:"),
         FITS,
     ),
     (
         *("9", "kept: what is put back is in no record", SHAPES),
-        *("        self._changes += changes\n", ""),
+        *("        self._changes.extend(changes)\n", ""),
         UNIT + "what_is_put_back_is_as_if_it_had_been_run",
     ),
     (

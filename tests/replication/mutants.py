@@ -12,6 +12,7 @@ from tests.cluster.backup_mutants import OF_BACKUPS
 from tests.moves.mutants import OF_MOVES
 from tests.native.mutants import OF_C
 from tests.node.kept_mutants import OF_KEPT
+from tests.replication.long_mutants import OF_LONG_STATEMENTS
 from tests.sim_cluster.session_mutants import OF_SESSIONS
 from tests.storage.rot_mutants import OF_ROT
 from tests.topology.mutants import OF_THE_TOPOLOGY
@@ -91,8 +92,8 @@ MUTANTS = tuple(
         (
             *("2", "a refused statement leaves the number of its origin", DATA_STORE),
             *(
-                "                self.reload_origins()\n            self._changes",
-                "            self._changes",
+                "                self.reload_origins()\n            self._gathered",
+                "            self._gathered",
             ),
             UNIT
             + "row_log.py::test_a_refused_first_statement_of_a_new_master_leaves_nothing_behind",
@@ -236,8 +237,8 @@ MUTANTS = tuple(
         (
             *("2", "a tail is undone and forgotten", ROW_LOG),
             *(
-                "            store.set_aside(record)\n        wanted",
-                "            pass\n        wanted",
+                "                store.set_aside(record)\n                size",
+                "                size",
             ),
             UNIT + "row_log.py::test_a_tail_past_the_cut_is_undone_and_kept_aside",
         ),
@@ -715,6 +716,7 @@ MUTANTS = tuple(
         *OF_MOVES,
         *OF_SESSIONS,
         *OF_KEPT,
+        *OF_LONG_STATEMENTS,
         *OF_BACKUPS,
         *OF_ROT,
         *OF_C,

@@ -41,7 +41,7 @@ class RunTwice:
         self, owner: Any, run: Any, items: Sequence[Any], planned: Any, kept: Sequence[Any]
     ) -> None:
         store = owner._execution.data.store
-        before, enforced = list(store._changes), store._enforced
+        before, enforced = list(store._changes), store._gathered.enforced
         store.connection.execute("SAVEPOINT twice")
         try:
             for item, prepared in zip(items, planned, strict=False):
@@ -54,4 +54,4 @@ class RunTwice:
         finally:
             store.connection.execute("ROLLBACK TO twice")
             store.connection.execute("RELEASE twice")
-            store._changes[:], store._enforced = before, enforced
+            store._changes[:], store._gathered.enforced = before, enforced

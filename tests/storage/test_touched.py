@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import apsw
 import pytest
 
@@ -53,7 +55,7 @@ def test_more_buckets_than_are_remembered_count_as_all(is_one_by_one: bool) -> N
 
 @pytest.mark.parametrize("is_told", [True, False])
 def test_changes_behind_the_back_of_the_hook_touch_everything(is_told: bool) -> None:
-    tables = RowTables()
+    tables = RowTables(Path())
     tables.connection = apsw.Connection(":memory:")
     then = tables.touched.now
     if is_told:

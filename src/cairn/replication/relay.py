@@ -34,6 +34,10 @@ class Subscribe(msgspec.Struct, frozen=True):
     epoch: int = 0  # the subscriber's: an acknowledgement counts in its own epoch only
     seen_routes: int = 0  # version of the relay's routing rows that the subscriber has
     epochs: Vclock = {}  # of the newest record of each origin: an lsn is used again after a cut
+    held: Vclock = {}  # of statements that are not whole yet: it has nothing of them, and asks on
+
+    def asks_after(self, origin: str) -> int:
+        return max(self.vclock.get(origin, 0), self.held.get(origin, 0))
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -67,7 +71,7 @@ def wanted_origins(request: Subscribe, known: Iterable[str]) -> list[str]:
 
 def has_news(request: Subscribe, vclock: Vclock) -> bool:
     return any(
-        vclock.get(origin, 0) > request.vclock.get(origin, 0)
+        vclock.get(origin, 0) > request.asks_after(origin)
         for origin in wanted_origins(request, vclock)
     )
 
@@ -78,7 +82,7 @@ def select(
     """The next records for a subscriber, older epochs first; raises when the log is too short."""
     found: list[Packed] = []
     for origin in wanted_origins(request, vclock):
-        have = request.vclock.get(origin, 0)
+        have = request.asks_after(origin)
         if have >= vclock.get(origin, 0):
             continue
         first = oldest(origin)

@@ -1,4 +1,9 @@
-"""Records of the row log: what one committed statement did to rows, or one schema change."""
+"""Records of the row log: what one committed statement did to rows, or one schema change.
+
+A statement that changed much leaves several, one behind the other: all but the last say that there
+is more. They are written in one transaction and applied in one: wherever somebody stands in a log
+is the end of a statement.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +74,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     changes: tuple[RowChange, ...] = ()
     shape: Shape | None = None  # of a DDL record
     operation: Operation | None = None  # something to be done once
+    more: bool = False  # the statement goes on in the next record
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
@@ -95,14 +101,31 @@ class Body(msgspec.Struct, frozen=True, array_like=True):
     move: MovePart | None = None  # of a record of kind MOVE
 
 
+class Logged(Body, frozen=True, array_like=True):
+    """As it is read. Few records have more behind them, and the others need not say it."""
+
+    more: bool = False
+
+
 QUICK_RECORDS, QUICK_BYTES = 16, 16_384
 _ROWS = bytes([Kind.ROWS])
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(Body).decode
+_decode = msgspec.msgpack.Decoder(Logged).decode
 
 
 def encode_body(body: Body) -> bytes:
     return _encode(body)
+
+
+def pack_changes(changes: Sequence[RowChange]) -> bytes:
+    """For `encode_part`."""
+    return _encode(changes)
+
+
+def encode_part(timestamp: int, changes: bytes) -> bytes:
+    """A body with more behind it."""
+    told: Any = msgspec.Raw(changes)
+    return _encode(Logged(Kind.ROWS, timestamp, told, more=True))
 
 
 def head_of_insert(table: int, version: int, columns: int) -> bytes:
@@ -116,9 +139,9 @@ def pack_value(value: Any) -> bytes:
     return _encode(value)
 
 
-def is_one_row(body: Body) -> bool:
+def is_one_row(body: Logged) -> bool:
     """Whether a change of one row is all that it says."""
-    if body.kind != Kind.ROWS or len(body.changes) != 1:
+    if body.kind != Kind.ROWS or len(body.changes) != 1 or body.more:
         return False
     return body.operation is None and body.bulk is None and body.move is None
 
@@ -133,7 +156,7 @@ def join_rows(packed: Sequence[bytes], count: int) -> msgspec.Raw:
     return msgspec.Raw(as_list([split_head(block)[0] for block in packed], count))
 
 
-def decode_body(data: bytes) -> Body:
+def decode_body(data: bytes) -> Logged:
     """Raises `msgspec.DecodeError` for bytes that are no body."""
     return _decode(data)
 
@@ -155,7 +178,12 @@ def record_of(origin: str, epoch: int, lsn: int, data: bytes) -> Record:
         body.changes,
         body.shape,
         body.operation,
+        body.more,
     )
+
+
+def body_of(record: Record) -> Body:
+    return Body(record.kind, record.timestamp, record.changes, record.shape, record.operation)
 
 
 def are_quick(records: Sequence[Packed]) -> bool:

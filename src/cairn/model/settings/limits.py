@@ -27,8 +27,15 @@ UNCOMMITTED_BYTES = 16 * MIB
 #: One entry of the Raft log: all it writes to global tables. Smaller: wide rows are refused;
 #: larger: one statement holds up heartbeats and every other change for as long as it is sent.
 ENTRY_BYTES = 16 * MIB
-#: One record of the row log: what one statement changed.
+#: One record of the row log: what one statement changed, or one bulk of rows, or one row.
 RECORD_BYTES = 48 * MIB
+#: What a statement changed is told in records of about this size, if it is more than one.
+PART_BYTES = MIB
+#: All records of one statement. Its master writes nothing else meanwhile, nor do its replicas.
+CHANGES_BYTES = 4096 * MIB
+#: The same where all changes have to be held until the end: rows with foreign keys. In memory they
+#: take about six times as much.
+HELD_CHANGES_BYTES = 128 * MIB
 #: Characters of one SQL text; beyond it COPY is the way: parsing takes about 1 s per MiB.
 STATEMENT_CHARS = 8 * MIB
 #: Rows of one read that an instance holds before the first is sent, about.

@@ -182,6 +182,7 @@ class Follower:
             self._place.history.epoch,
             self._mesh.seen_of(uuid),
             self._epochs.at(vclock),
+            self._place.applier.arriving.upto,
         )
         answer = await self._peers.call(row.raft_id, "subscribe", request, Rows, CALL_S)
         check_origins(answer.records, request.origins, self._place.uuid)
@@ -195,12 +196,14 @@ class Follower:
     async def _apply(self, request: Subscribe, answer: Rows, link: LinkStatus) -> str | None:
         """What the records wait for, if none of them could be applied."""
         applier, waits_for = self._place.applier, None
+        # The last record of a long statement may be short.
+        is_quick = are_quick(answer.records) and not applier.arriving.upto
         link.took(answer.records)
         try:
             # Judged by the epoch that the writer has entered when it gets there, not by today's.
             done = await self._data.run(
                 lambda: applier.apply(answer.records, applier.history),
-                quick=are_quick(answer.records),
+                quick=is_quick,
             )
             link.dropped(done.known)
             applied, waits_for = done.applied, done.waits_for

@@ -99,7 +99,7 @@ class Place:
         aside = await self._data.run(lambda: self.applier.put_aside(origin, epoch), alone=True)
         log.warning(
             "%d records of epoch %d of %s were noted in _cairn_diverged; a copy of %s follows",
-            len(aside),
+            aside,
             epoch,
             origin,
             master,

@@ -168,7 +168,7 @@ class Relay:
         """The first record after a pause goes at once; those that follow it closely go together."""
         vclock, loop = self._data.vclock, asyncio.get_running_loop()
         waiting = sum(
-            max(vclock.get(origin, 0) - request.vclock.get(origin, 0), 0)
+            max(vclock.get(origin, 0) - request.asks_after(origin), 0)
             for origin in wanted_origins(request, vclock)
         )
         if not waiting:

@@ -10,7 +10,9 @@ repetition.
 
 from __future__ import annotations
 
+import heapq
 import json
+from collections.abc import Iterator
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -49,7 +51,8 @@ async def rows(caller: Caller, name: str, after: str, limit: int = 10_000) -> An
 
     `"latest"` and `"earliest"` ask only where the log ends and begins; limit 0 asks whether the
     position is still in it. Records of moved buckets are not told. The answer has the
-    position to ask from next, a statement is told whole; `buckets` is what this replicaset owned
+    position to ask from next, a statement is told whole if it is not longer than an answer may
+    be; `buckets` is what this replicaset owned
     when it was made.
     """
     table = _readable(caller, name)
@@ -194,10 +197,11 @@ def _changes(
     finally:
         reader.close()
     position = dict(asked)
-    told = _Answer()
+    told, goes_on = _Answer(), False
     for record in records:
-        if told.count >= limit or told.is_long:
+        if told.is_long or (told.count >= limit and not goes_on):
             break
+        goes_on = record.more
         position[record.origin] = record.lsn
         for change in _told(table, record):
             told.add(change)
@@ -230,7 +234,7 @@ def _next_records(reader: LogReader, asked: Vclock, vclock: Vclock) -> list[Reco
     epochs: list[int] = []  # of which there is more than was read
     for origin, last in vclock.items():
         found = reader.read(origin, asked.get(origin, 0), MAX_RECORDS)
-        if len(found) == MAX_RECORDS:
+        if found and found[-1].lsn < last:
             epochs.append(found[-1].epoch)
         records += [record for record in found if record.lsn <= last]
     if epochs:
@@ -295,15 +299,16 @@ def _rows_at(path: Path, table: Table, at: Place, buckets: tuple[int, int]) -> m
 
 def _before(reader: LogReader, table: Table, at: Vclock, vclock: Vclock) -> dict[Key, Row | None]:
     """Rows that were changed since `at`, as they were then; None: not there."""
-    records: list[Record] = []
-    for origin, last in vclock.items():
-        known = at.get(origin, 0)
+
+    def of(origin: str, known: int, last: int) -> Iterator[Record]:
         while known < last:
             stops.check()
             found = reader.read(origin, known, MAX_RECORDS)
-            records += found
+            yield from found
             known = found[-1].lsn if found else last
-    records.sort(key=lambda record: (record.epoch, record.lsn))
+
+    sources = [of(origin, at.get(origin, 0), last) for origin, last in vclock.items()]
+    records = heapq.merge(*sources, key=lambda record: (record.epoch, record.lsn))
     key = _key_reader(table)
     before: dict[Key, Row | None] = {}
     for record in records:

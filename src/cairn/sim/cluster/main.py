@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from pathlib import Path
 
 from cairn.sim.cluster import world
@@ -29,6 +30,7 @@ from cairn.sim.cluster.session_trials import (
     run_lock_trial,
     run_once_trial,
 )
+from cairn.sim.cluster.short_records import in_parts
 from cairn.sim.cluster.trial import BLOCK_KINDS, run_block_trial, run_trial
 from cairn.sim.cluster.trial import KINDS as TRIALS
 from cairn.sim.ledger import Ended, Ledger, continue_ledger
@@ -47,6 +49,9 @@ KINDS: dict[str, Callable[[int], Result]] = {
     **{f"locks-{name}": run_lock_trial(name) for name in LOCK_KINDS},
     **{f"once-{name}": run_once_trial(name) for name in ONCE_KINDS},
 }
+#: The same with several records for nearly each statement.
+IN_PARTS = ("strikes", "restarts", "moves-strikes", "modes", "bank-moves", "bank-strikes")
+KINDS |= {f"parts-{name}": in_parts(KINDS[name]) for name in IN_PARTS}
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
 
 
@@ -121,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.execv(sys.executable, [sys.executable, "-m", "cairn.sim.cluster", *words])
     parser = argparse.ArgumentParser("cairn.sim.cluster", description=__doc__)
     parser.add_argument("--seeds", default="1-50", help="N or A-B")
-    parser.add_argument("--kind", choices=sorted(KINDS), help="with --ledger: all in turn")
+    parser.add_argument("--kind", help="which trial; without it, with --ledger: all in turn")
     parser.add_argument("--like", default="", help="with --ledger: kinds that begin with this")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--trace", action="store_true", help="tell the story of one seed")
@@ -136,6 +141,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--ledger", type=Path, help="go on where this file ends, and add to it")
     parser.add_argument("--minutes", type=float, default=10.0, help="with --ledger: how long")
     options = parser.parse_args(arguments)
+    if options.kind not in (None, *KINDS):
+        near = ", ".join(get_close_matches(options.kind, KINDS)) or ", ".join(TRIALS)
+        parser.error(f"--kind {options.kind}: there is none; near to it: {near}")
     if options.ledger is not None:
         kinds = (options.kind,) if options.kind else tuple(KINDS)
         kinds = tuple(kind for kind in kinds if kind.startswith(options.like))

@@ -1,7 +1,7 @@
 """Rows and their log in `data.db`, behind the one writer that decides.
 
 Mastership, epoch, lease, bucket ownership and schema version are checked here, inside the
-transaction that writes. Each committed statement leaves one record,
+transaction that writes. Each committed statement leaves one record, or several if it changed much,
 made by the preupdate hook from what SQLite really changed.
 """
 
@@ -29,7 +29,9 @@ from cairn.model.log.records import (
     Record,
     Shape,
     Vclock,
+    body_of,
     encode_body,
+    encode_part,
     join_rows,
     pack_rows,
 )
@@ -57,6 +59,8 @@ CREATE TABLE IF NOT EXISTS move_progress (move INTEGER PRIMARY KEY, body BLOB NO
 CACHE_KIB = 64 * 1024
 #: A record has to fit into one message between instances.
 RECORD_MAX_BYTES = limits.RECORD_BYTES
+#: What is longer becomes several records.
+ONE_RECORD_BYTES = 4 * limits.PART_BYTES
 
 
 class RecordLost(BaseException):
@@ -96,7 +100,7 @@ class DataStore(RowTables):
                 self.connection.execute(f"ATTACH 'file:{raft}?mode=ro' AS raft")
             self.connection.execute(_SCHEMA + operations.SCHEMA)
             open_log(self.connection)
-            super().__init__()
+            super().__init__(path.parent)
             self.reload()
         except apsw.Error as problem:
             self.close()
@@ -239,7 +243,6 @@ class DataStore(RowTables):
         self,
         run: Callable[[], int],
         *,
-        kind: Kind = Kind.ROWS,
         alone: bool = False,
         brief: bool = False,
     ) -> tuple[int, int]:
@@ -255,13 +258,12 @@ class DataStore(RowTables):
             self.connection.execute("SAVEPOINT statement")
         try:
             count = self.briefly(lambda: self.whole(run)) if brief else self.whole(run)
-            body = Body(kind, self.now(), self.take_changes(), None, self._operation, self._bulk)
-            lsn = self.log(body)
+            lsn = self._log_statement()
         except BaseException:
             if self.connection.in_transaction:
                 self._take_back(alone)
                 self.reload_origins()
-            self._changes.clear()
+            self._gathered.clear()
             if self.vclock.get(self.origin, 0) != before:
                 self.vclock[self.origin] = before
             raise
@@ -270,8 +272,7 @@ class DataStore(RowTables):
         return count, lsn
 
     def _begin_statement(self) -> None:
-        self._changes.clear()
-        self._enforced = 0
+        self._gathered.clear()
         self._operation: Operation | None = None
         self._bulk: Bulk | None = None
         self.judge(clients=True)
@@ -287,7 +288,7 @@ class DataStore(RowTables):
         finally:
             if self.connection.in_transaction:
                 self._take_back(alone)
-            self._changes.clear()
+            self._gathered.clear()
 
     def _take_back(self, alone: bool) -> None:
         if alone:
@@ -297,14 +298,38 @@ class DataStore(RowTables):
             self.connection.execute("ROLLBACK TO statement")
             self.connection.execute("RELEASE statement")
 
-    def log(self, body: Body) -> int:
+    def _log_statement(self) -> int:
+        gathered, now = self._gathered, self.now()
+        body = Body(Kind.ROWS, now, tuple(self._changes), None, self._operation, self._bulk)
+        data = encode_body(body)
+        if not gathered.is_long and (len(data) <= ONE_RECORD_BYTES or len(self._changes) < 2):
+            gathered.clear()
+            return self.log(body, data)
+        if len(data) > ONE_RECORD_BYTES:
+            gathered.pack(len(data))
+            data = encode_body(msgspec.structs.replace(body, changes=()))
+        for part in gathered.parts():
+            self._put(encode_part(now, part))
+        gathered.clear()
+        self.touched.all()
+        return self._put(data)
+
+    def log(self, body: Body, data: bytes | None = None) -> int:
+        """`data`: the body, if it is encoded already."""
         is_empty = not body.changes and body.operation is None and body.bulk is None
         if is_empty and body.kind == Kind.ROWS:
             return 0
+        lsn = self._put(data or encode_body(body))
+        if body.kind == Kind.ROWS and body.bulk is None:
+            self.touched.rows(body.changes)
+        else:
+            self.touched.all()
+        return lsn
+
+    def _put(self, data: bytes) -> int:
         lsn = self.vclock.get(self.origin, 0) + 1
         epoch = self.fence.epoch
         number = self._origins.get(self.origin) or self.origin_id(self.origin)
-        data = encode_body(body)
         if len(data) > RECORD_MAX_BYTES:
             raise LimitExceeded(
                 f"the statement changes {len(data) >> 20} MiB, which its replicas cannot be told "
@@ -313,10 +338,6 @@ class DataStore(RowTables):
             )
         self.connection.execute(PUT_RECORD, (place(number, lsn), epoch, data))
         self._advance(self.origin, epoch, lsn)
-        if body.kind == Kind.ROWS and body.bulk is None:
-            self.touched.rows(body.changes)
-        else:
-            self.touched.all()
         return lsn
 
     def origin_id(self, uuid: str) -> int:
@@ -458,7 +479,7 @@ class DataStore(RowTables):
         """Note a record that belongs to no history in `_cairn_diverged`; nothing is lost."""
         self.connection.execute(
             "INSERT OR REPLACE INTO _cairn_diverged VALUES (?, ?, ?, ?)",
-            (record.origin, record.epoch, record.lsn, encode_body(_body(record))),
+            (record.origin, record.epoch, record.lsn, encode_body(body_of(record))),
         )
 
     def forget_record(self, record: Record) -> None:
@@ -474,7 +495,3 @@ class DataStore(RowTables):
     def cut_vclock(self, origin: str, lsn: int) -> None:
         """Its records after `lsn` were forgotten."""
         self.vclock[origin] = lsn
-
-
-def _body(record: Record) -> Body:
-    return Body(record.kind, record.timestamp, record.changes, record.shape, record.operation)

@@ -17,6 +17,7 @@ from cairn.storage.data_db.packed_insert import insert_text
 
 Place = tuple[str, int]  # origin and lsn of the record that says so
 Said = tuple[str, tuple[Any, ...]]  # a change as SQLite is told of it
+_MANY = 20
 _NOWHERE = ("of a block", 0)  # it is in no record yet
 
 
@@ -58,6 +59,14 @@ class ExactChanges:
         self._writes_for(place, table_id, version)
         self._store.packed.insert(self._store.tables[table_id], packed)
 
+    def changes(self, place: Place, changes: Sequence[RowChange]) -> None:
+        if len(changes) < _MANY:
+            for change in changes:
+                self.change(place, change)
+            return
+        found = self._carry_out([self._said(place, change) for change in changes])
+        self._check_count(place, found, len(changes), changes[0].table)
+
     def change(self, place: Place, change: RowChange) -> None:
         connection = self._store.connection
         connection.execute(*self._said(place, change))
@@ -79,13 +88,17 @@ class ExactChanges:
         return tuple(self._said(_NOWHERE, change) for change in changes)
 
     def again(self, said: Sequence[Said]) -> None:
-        """In order; what is alike is one call, because there may be many."""
+        if self._carry_out(said) != len(said):
+            raise Damaged(*_NOWHERE, "changes other rows than when it was tried")
+
+    def _carry_out(self, said: Sequence[Said]) -> int:
+        """In order; what is alike is one call, because there may be many. Rows changed: a key has
+        one at most."""
         connection = self._store.connection
         before = connection.total_changes()
         for text, alike in groupby(said, itemgetter(0)):
             connection.executemany(text, map(itemgetter(1), alike))
-        if connection.total_changes() - before != len(said):
-            raise Damaged(*_NOWHERE, "changes other rows than when it was tried")
+        return connection.total_changes() - before
 
     def _check_count(self, place: Place, found: int, wanted: int, table: int) -> None:
         """SQLite is content with changing nothing; a replica is not."""

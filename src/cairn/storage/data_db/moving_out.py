@@ -107,7 +107,7 @@ class MoveReader:
         position = dict(at)
         changes: list[RowChange] = []
         operations: list[DoneIn] = []
-        size, is_whole = 0, True
+        size, is_whole, earlier = 0, True, 0
         for record_epoch, origin, lsn, body in self._records(at, vclock):
             if size > max_bytes:
                 is_whole = False
@@ -122,7 +122,8 @@ class MoveReader:
             if record.operation is not None:
                 ranges = _done_in(record.operation, mine, start, end)
                 if ranges:
-                    operations.append((record.operation.id, len(mine), ranges))
+                    operations.append((record.operation.id, earlier + len(mine), ranges))
+            earlier = earlier + len(mine) if record.more else 0
         rows: Rows = ()
         size_of_rows = 0
         if is_whole:

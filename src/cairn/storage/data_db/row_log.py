@@ -13,8 +13,8 @@ import apsw
 import msgspec
 
 from cairn.model.log.records import (
-    Body,
     Kind,
+    Logged,
     Packed,
     Record,
     RowChange,
@@ -36,6 +36,7 @@ from cairn.replication.applier import (
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.exact_changes import ExactChanges
 from cairn.storage.data_db.log_tables import AFTER, AT, OF_ORIGIN, by_number
+from cairn.storage.data_db.long.arriving import Arriving
 from cairn.storage.data_db.moving_in import NotYet, apply_part
 from cairn.storage.data_db.operations import Operations
 
@@ -46,6 +47,9 @@ _NEWEST = f"SELECT epoch {OF_ORIGIN} ORDER BY place DESC LIMIT 1"
 _MEAN_OF = by_number(
     f"SELECT avg(size) FROM (SELECT length(body) AS size {OF_ORIGIN} ORDER BY place DESC LIMIT 500)"
 )
+READ_BYTES = 32 << 20  # of records that are opened together
+#: A tail that is longer is not undone: taking a full copy is quicker, and needs less memory.
+UNDONE_BYTES = 128 << 20
 _OLDEST_OF = by_number(f"SELECT lsn {OF_ORIGIN} ORDER BY place LIMIT 1")
 
 #: What SQLite or its binding says of values that do not fit; anything else is a fault of ours or
@@ -82,9 +86,9 @@ class LogReader:
         return found
 
     def read(self, origin: str, after: int, limit: int) -> list[Record]:
-        place = (self._number(origin), after, limit)
-        rows: list[Any] = self.connection.execute(_READ_OF, place).fetchall()
-        return [record_of(origin, *row) for row in rows]
+        """At least one, if there is one, then as many as fit into memory."""
+        found = self.packed(origin, after, limit, READ_BYTES)
+        return [record_of(origin, each.epoch, each.lsn, each.body) for each in found]
 
     def packed(self, origin: str, after: int, limit: int, max_bytes: int) -> list[Packed]:
         """For relays: at least one, then as many as fit; bodies stay closed."""
@@ -181,6 +185,7 @@ class Applier:
     def __init__(self, store: DataStore) -> None:
         self._store = store
         self._exact = ExactChanges(store)
+        self.arriving = Arriving(store.path.parent)
         self.history = History()  # the epoch that was entered, in the writer's own order
 
     def apply(self, records: Sequence[Packed], history: History) -> Taken:
@@ -196,7 +201,7 @@ class Applier:
         store.judge(clients=False)
         with store.unobserved():
             for record in records:
-                verdict = judge(record, store.vclock, history)
+                verdict = judge(record, self.arriving.standing(store.vclock), history)
                 if verdict is Verdict.WAIT:
                     waits_for = why_waits(record, store.vclock, history)
                     break
@@ -212,12 +217,36 @@ class Applier:
         return Taken(done, known, waits_for)
 
     def _apply_whole(self, record: Packed) -> None:
+        """All of a statement or nothing of it."""
+        body = _opened(record)
+        if body.more:
+            self.arriving.hold(record)
+        elif self.arriving.goes_on(record):
+            self._apply_long(record, body)
+        else:
+            self.arriving.forget(record.origin)
+            self._apply_record(record, body)
+
+    def _apply_long(self, last: Packed, body: Logged) -> None:
+        store = self._store
+        before, epoch = store.vclock.get(last.origin, 0), store.last_epoch
+        store.connection.execute("SAVEPOINT long_statement")
+        try:
+            for record in self.arriving.take(last.origin):
+                self._apply_record(record, _opened(record))
+            self._apply_record(last, body)
+        except BaseException:
+            if store.connection.in_transaction:
+                store.connection.execute("ROLLBACK TO long_statement")
+                store.connection.execute("RELEASE long_statement")
+                store.reload_origins()
+            store.vclock[last.origin], store.last_epoch = before, epoch
+            raise
+        store.connection.execute("RELEASE long_statement")
+
+    def _apply_record(self, record: Packed, body: Logged) -> None:
         """All of a record or nothing of it."""
         store = self._store
-        try:
-            body = decode_body(record.body)
-        except msgspec.DecodeError as problem:
-            raise Damaged(record.origin, record.lsn, f"cannot be read: {problem}") from None
         try:
             if is_one_row(body) and store.may_just_add(record):
                 self._apply_one(record, body)
@@ -231,7 +260,7 @@ class Applier:
             why = f"does not fit: {type(problem).__name__}: {problem}"
             raise Damaged(record.origin, record.lsn, why) from None
 
-    def _apply_one(self, record: Packed, body: Body) -> None:
+    def _apply_one(self, record: Packed, body: Logged) -> None:
         """A savepoint costs more than the row: what SQLite refuses it takes back by itself, and the
         record alone is easily taken back."""
         store = self._store
@@ -243,7 +272,7 @@ class Applier:
                 store.take_back_newest(record)
             raise
 
-    def _apply_many(self, record: Packed, body: Body) -> None:
+    def _apply_many(self, record: Packed, body: Logged) -> None:
         store = self._store
         before, epoch = store.vclock.get(record.origin, 0), store.last_epoch
         store.connection.execute("SAVEPOINT record")
@@ -261,7 +290,7 @@ class Applier:
             raise
         store.connection.execute("RELEASE record")
 
-    def _apply(self, record: Packed, body: Body) -> None:
+    def _apply(self, record: Packed, body: Logged) -> None:
         store = self._store
         if body.kind == Kind.DDL:
             if body.shape is None:
@@ -273,8 +302,7 @@ class Applier:
         else:
             if body.bulk is not None:
                 self._exact.insert_packed(place, *body.bulk)
-            for change in body.changes:
-                self._exact.change(place, change)
+            self._exact.changes(place, body.changes)
         store.keep_record(record, body)
 
     def repeat(self, record: Packed) -> None:
@@ -289,6 +317,7 @@ class Applier:
         """Put aside what goes past the cut. The records moved, or None: only a copy can help."""
         store = self._store
         self.history = history
+        self.arriving.forget()
         before = int(store.get(ENTERED_EPOCH, 0))
         if history.epoch != before:
             store.put(ENTERED_EPOCH, history.epoch)
@@ -301,20 +330,15 @@ class Applier:
         limits = diverged(store.vclock, history, newest_epochs(store.connection))
         if not limits:
             return []
-        tail: list[Record] = []
-        for origin, limit in limits.items():
-            rows: list[Any] = store.connection.execute(_READ, (origin, limit, -1)).fetchall()
-            tail += [record_of(origin, *row) for row in rows]
-        tail.sort(key=lambda record: (record.epoch, record.origin, record.lsn), reverse=True)
-        for record in tail:
-            store.set_aside(record)
+        tail = self._set_aside(limits)
         wanted = sum(store.vclock[origin] - limit for origin, limit in limits.items())
         if len(tail) != wanted or any(record.kind in _NOT_UNDONE for record in tail):
             # Schema changes and moved buckets cannot be undone from their records, nor what is
-            # lost. Until the copy is
+            # lost or too long. Until the copy is
             # there, this instance must not be asked for its vclock, after a restart neither.
             store.must_copy()
             return None
+        tail.sort(key=lambda record: (record.epoch, record.origin, record.lsn), reverse=True)
         store.judge(clients=False)
         store.connection.execute("SAVEPOINT tail")
         try:
@@ -332,15 +356,29 @@ class Applier:
             store.cut_vclock(origin, limit)
         return tail
 
-    def put_aside(self, origin: str, epoch: int) -> list[Record]:
+    def _set_aside(self, limits: Vclock) -> list[Record]:
+        """What goes past these is noted; those records that may be held in memory."""
+        store, tail, size = self._store, [], 0
+        for origin, limit in limits.items():
+            rows: Any = store.connection.cursor().execute(_READ, (origin, limit, -1))
+            for epoch, lsn, body in rows:
+                record = record_of(origin, epoch, lsn, body)
+                store.set_aside(record)
+                size += len(body)
+                if size <= UNDONE_BYTES:
+                    tail.append(record)
+        return tail
+
+    def put_aside(self, origin: str, epoch: int) -> int:
         """Note an epoch of an origin, of which some records are no history, before a full copy."""
         query = f"SELECT epoch, lsn, body {OF_ORIGIN} AND epoch = ?2 ORDER BY place DESC"
-        rows: list[Any] = self._store.connection.execute(query, (origin, epoch)).fetchall()
-        found = [record_of(origin, *row) for row in rows]
-        for record in found:
-            self._store.set_aside(record)
+        rows: Any = self._store.connection.cursor().execute(query, (origin, epoch))
+        count = 0
+        for row in rows:
+            self._store.set_aside(record_of(origin, *row))
+            count += 1
         self._store.must_copy()
-        return found
+        return count
 
     def _take_back(self, record: Record) -> None:
         for change in reversed(record.changes):
@@ -352,3 +390,10 @@ class Applier:
         op = inverse.get(RowOp(change.op), RowOp.UPDATE)
         undone = RowChange(change.table, change.version, op, change.new, change.old)
         self._exact.change((record.origin, record.lsn), undone)
+
+
+def _opened(record: Packed) -> Logged:
+    try:
+        return decode_body(record.body)
+    except msgspec.DecodeError as problem:
+        raise Damaged(record.origin, record.lsn, f"cannot be read: {problem}") from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import apsw
@@ -21,6 +22,7 @@ from cairn.model.tables.schema import (
     create_table_sql,
 )
 from cairn.storage.data_db.kin import Enforcing, Kin, no_pairs, rekeyed_rows
+from cairn.storage.data_db.long.gathering import Gathering
 from cairn.storage.data_db.touched import Touched
 from cairn.storage.files.reshaping import reshape
 
@@ -38,13 +40,13 @@ class RowTables:
 
     connection: apsw.Connection
 
-    def __init__(self) -> None:
-        self._changes: list[RowChange] = []
+    def __init__(self, directory: Path) -> None:
+        self._gathered = Gathering(directory, lambda table: table in self.kin)
+        self._changes = self._gathered.changes  # always this list
         self.touched = Touched()
         self._judges = True
         self._is_brief = False  # long rows are work for a thread
         self.versions: dict[int, int] = {}  # replaced, never changed: readers keep what they saw
-        self._enforced = 0  # changes that foreign keys have been asked about
         self.fenced_at = 0  # the entry of Raft that says what the writer may do
         self._kin = Kin({})
         self._kin_versions = self.versions
@@ -83,6 +85,10 @@ class RowTables:
                 None if update.op == "DELETE" else tuple(update.new),
             )
         )
+        if len(self._changes) >= self._gathered.look_at:
+            if self._is_brief:
+                raise TooLongHere
+            self._gathered.look()
 
     def _check_brief(self, row: Iterable[Any]) -> None:
         if sum(len(value) for value in row if type(value) in _SIZED) > limits.QUICK_VALUE_BYTES:
@@ -123,8 +129,8 @@ class RowTables:
         The rows are as they were then, and tables are not tied to others."""
         with self._unheard():
             carry_out()
-        self._changes += changes
-        self._enforced = len(self._changes)
+        self._changes.extend(changes)
+        self._gathered.enforced = len(self._changes)
 
     def judge(self, *, clients: bool) -> None:
         """Whether checks are made: of what clients write, not of what a master took already.
@@ -152,8 +158,9 @@ class RowTables:
 
         `is_rekeying`: rows that were deleted were inserted again, in order, with other keys.
         """
-        since, self._enforced = self._enforced, len(self._changes)
-        if since == self._enforced or not any(
+        gathered = self._gathered
+        since, gathered.enforced = gathered.enforced, len(self._changes)
+        if since == gathered.enforced or not any(
             change.table in self.kin for change in self._changes[since:]
         ):
             return
@@ -163,33 +170,28 @@ class RowTables:
         pairs = rekeyed_rows(self._changes, since) if is_rekeying else no_pairs
         enforcing.act(since, pairs)
         enforcing.check(since, deferred=False)
-        self._enforced = len(self._changes)
+        gathered.enforced = len(self._changes)
 
     def _enforcing(self) -> Enforcing:
         return Enforcing(self.connection, self.kin, self._changes, self.fenced_at)
 
     def take_changes(self) -> tuple[RowChange, ...]:
+        """Of a statement that cannot be long."""
         found = tuple(self._changes)
-        self._changes.clear()
+        self._gathered.clear()
         return found
 
     def pending_changes(self) -> int:
         """Rows changed so far by the statement that is running."""
-        return len(self._changes)
+        return self._gathered.count()
 
-    def changes_since(self, since: int) -> tuple[RowChange, ...]:
-        return tuple(self._changes[since:])
+    def changes_since(self, since: int) -> tuple[RowChange, ...] | None:
+        """None: they are too many to be held."""
+        return self._gathered.since(since)
 
     def count_rows(self, since: int = 0) -> int:
-        """Rows a client is told of, after the first `since` changes. REPLACE counts once, delete
-        plus insert of one row too."""
-        if len(self._changes) == 1:
-            return 1 - since
-        changes = self._changes[since:] if since else self._changes
-        inserts = sum(change.op == RowOp.INSERT for change in changes)
-        deletes = sum(change.op == RowOp.DELETE for change in changes)
-        updates = len(changes) - inserts - deletes
-        return updates + max(inserts, deletes)
+        """Rows a client is told of, after the first `since` changes."""
+        return self._gathered.count_rows(since)
 
     # --- shapes ---------------------------------------------------------------------------------
 

@@ -343,7 +343,8 @@ class BlockOwner:
         if guard.is_all or not _may_be_kept(item, prepared):
             return told, mark, 0
         touched, changes = frozenset(guard.touched), store.changes_since(since)
-        return told, mark, self._kept.keep(item, mark, touched, changes)
+        made = 0 if changes is None else self._kept.keep(item, mark, touched, changes)
+        return told, mark, made
 
     def _compared(self, run: BlockRun, item: BlockItem, prepared: Prepared) -> tuple[Told, bytes]:
         """Run, and answered as it was before."""

@@ -1,0 +1,1 @@
+"""Statements that change more than one record of the log can tell."""

@@ -1,0 +1,121 @@
+"""What the statement that is running did to rows: a list, and for a long one a file.
+
+Changes are asked for again by whoever keeps foreign keys, so those of tied tables stay in the list.
+All others may leave it, about a megabyte at a time: a statement that changes millions of rows costs
+no more memory than one that changes thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from cairn.model.log.records import RowChange, RowOp, pack_changes
+from cairn.model.settings import limits
+from cairn.storage.data_db.long.part_file import PartFile, too_much
+
+PART_BYTES, CHANGES_BYTES = limits.PART_BYTES, limits.CHANGES_BYTES
+HELD_BYTES = limits.HELD_CHANGES_BYTES
+FIRST_LOOK = 100  # changes before their size is asked for
+_SAMPLE = 8
+
+
+class _Left(NamedTuple):
+    """Changes that are in the file: the place of the first, and what they were."""
+
+    start: int
+    number: int
+    inserts: int
+    deletes: int
+
+
+class Gathering:
+    """`changes` are those that are not in the file. Belongs to the writer."""
+
+    def __init__(self, directory: Path, is_tied: Callable[[int], bool]) -> None:
+        self.changes: list[RowChange] = []
+        self.enforced = 0  # of `changes`: those that foreign keys have been asked about
+        self.look_at = FIRST_LOOK  # so many changes, and somebody has to look how long they are
+        self._file, self._is_tied = PartFile(directory, CHANGES_BYTES), is_tied
+        self._left: list[_Left] = []
+        self._mark = 0
+
+    def clear(self) -> None:
+        self.changes.clear()
+        self.enforced = 0
+        if self.look_at != FIRST_LOOK or self._left:
+            self.look_at, self._mark = FIRST_LOOK, 0
+            self._file.clear()
+            self._left.clear()
+
+    @property
+    def is_long(self) -> bool:
+        return bool(self._left)
+
+    @property
+    def _gone(self) -> int:
+        return self._left[-1].start + self._left[-1].number if self._left else 0
+
+    def count(self) -> int:
+        """Changes so far. Those that follow can be asked for apart from those before."""
+        self._mark = self._gone + len(self.changes)
+        return self._mark
+
+    def since(self, place: int) -> tuple[RowChange, ...] | None:
+        """Changes after the first `place`; None: there are too many."""
+        start = place - self._gone
+        return None if start < 0 else tuple(self.changes[start:])
+
+    def count_rows(self, since: int) -> int:
+        """Rows that a client is told of. REPLACE counts once, delete plus insert of one row too."""
+        if not self._left and len(self.changes) == 1:
+            return 1 - since
+        left = [each for each in self._left if each.start >= since]
+        now = self.changes[max(since - self._gone, 0) :]
+        inserts = sum(each.inserts for each in left) + _count(now, RowOp.INSERT)
+        deletes = sum(each.deletes for each in left) + _count(now, RowOp.DELETE)
+        updates = sum(each.number for each in left) + len(now) - inserts - deletes
+        return updates + max(inserts, deletes)
+
+    def look(self) -> None:
+        """Whether there is enough for a part; asked when `look_at` is reached."""
+        count = len(self.changes)
+        sample = self.changes[-_SAMPLE:]
+        each = len(pack_changes(sample)) / len(sample)
+        if any(self._is_tied(change.table) for change in self.changes):
+            if each * count > HELD_BYTES:
+                raise too_much(HELD_BYTES, " in tables with foreign keys")
+            self.look_at = 2 * count
+        elif each * count < PART_BYTES:
+            self.look_at = min(2 * count, int(PART_BYTES / each) + 1)
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        """To the file, not across the beginning of a statement of a block."""
+        begun = self._mark - self._gone
+        for changes in (self.changes[: max(begun, 0)], self.changes[max(begun, 0) :]):
+            if changes:
+                inserts, deletes = _count(changes, RowOp.INSERT), _count(changes, RowOp.DELETE)
+                left = _Left(self._gone, len(changes), inserts, deletes)
+                self._file.add(pack_changes(changes))
+                self._left.append(left)
+        self.changes.clear()
+        self.enforced = 0
+
+    def parts(self) -> Iterator[bytes]:
+        """At the end of a statement: all that was packed, oldest first."""
+        return iter(self._file)
+
+    def pack(self, size: int) -> None:
+        """At the end of a statement, when nobody asks for changes any more. `size` is theirs,
+        about, and too long for one record."""
+        step = max(1, len(self.changes) * PART_BYTES // size)
+        for at in range(0, len(self.changes), step):
+            self._file.add(pack_changes(self.changes[at : at + step]))
+        self.changes.clear()
+
+
+def _count(changes: list[RowChange], op: RowOp) -> int:
+    return sum(change.op == op for change in changes)
