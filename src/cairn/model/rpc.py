@@ -294,16 +294,25 @@ class SchemaChangeResponse(msgspec.Struct, frozen=True):
 
 
 class RowShape(msgspec.Struct, frozen=True):
-    """Columns of an answer as its client wants them: types, digits of decimals, format codes."""
+    """Columns of an answer as its client wants them: types, digits of decimals, format codes.
+
+    Besides PostgreSQL's codes 0 and 1 there are 2 and 4: binary, whole numbers of so many bytes.
+    """
 
     types: tuple[ColumnType, ...]
     scales: tuple[int | None, ...]
     formats: tuple[int, ...]
+    is_copy: bool = False  # CopyData instead of DataRow: what is inside is the same
 
     def __post_init__(self) -> None:
-        count = len(self.types)
-        if (len(self.scales), len(self.formats)) != (count, count) or {*self.formats} - {0, 1}:
-            raise ValueError("a type, a scale and a format code (0 or 1) for each column")
+        are_known = {*self.formats} <= {0, 1, 2, 4}
+        if not are_known or {len(self.scales), len(self.formats)} != {len(self.types)}:
+            raise ValueError("a type, a scale and a format code for each column")
+
+    @property
+    def label(self) -> int:
+        """The letter of the messages."""
+        return ord("d" if self.is_copy else "D")
 
 
 class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,11 +13,13 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table, type_modifier
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType
+from cairn.model.types.widths import WHOLES, Width
 from cairn.sql.bind.dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
 from cairn.sql.bind.queries.bind import bind_query, binder_of
 from cairn.sql.bind.scope import NOW, Binder, BlockNames, Scope
 from cairn.sql.enum_order import in_declared_order
 from cairn.sql.ir import Col, Expr, Known, Param, Query, Select, output, rewrite, scans_in
+from cairn.sql.param_widths import param_oids as param_oids_of
 from cairn.sql.parse.lexer import Token, syntax_error
 from cairn.sql.parse.parse import parse_query, take_options
 from cairn.sql.plan.global_insert import plan_global_insert
@@ -89,7 +91,7 @@ def compile_query(
     if binder.uses_now:
         bound = _with_now(bound, numbers.next_param())
     bound = _changed(bound, keeping_zeros)
-    described = _description(bound)
+    described, oids = _description(bound), param_oids_of(bound, types)
     bound = _changed(bound, lambda node: in_declared_order(node, numbers.next_rel))
     told = metadata(bound) if _is_sharded(bound) else ()
     plan = _plan(bound, catalog, numbers)
@@ -124,6 +126,7 @@ def compile_query(
         numbers.param - len(types),
         binder.uses_now,
         bound,
+        oids,
         locks=binder.locks,
         labels=tuple(binder.labels.items()),
     )
@@ -291,7 +294,8 @@ def _out_column(
 ) -> OutColumn:
     enum = told if isinstance(told, EnumType) and type_ is ColumnType.STRING else None
     scale = min(told, MOST) if isinstance(told, int) else None
-    return OutColumn(name, type_, scale, enum, origin)
+    narrow = told if isinstance(told, Width) and type_ in WHOLES else None
+    return OutColumn(name, type_, scale, enum, origin, narrow=narrow)
 
 
 def _origins(query: Query) -> list[tuple[int, int, int] | None]:

@@ -48,6 +48,7 @@ SETTINGS: dict[str, Any] = {
     "ddl_apply_timeout": 30.0,
     "read_preference": "leader",
     "table_distribution": "key",  # of tables that do not say: by their key, or all rows together
+    "default_int_size": 8,  # bytes of columns that are declared INT, INTEGER or SERIAL: 4 or 8
     "foreign_keys": "refuse",  # or ignore: they are read and not kept
     "topology_events_max": 100_000,
     "row_log_max": 1_000_000,

@@ -11,7 +11,8 @@ import msgspec
 from cairn.model.types.decimals import KEY_SQL, key_form
 from cairn.model.types.enums import EnumType, checker
 from cairn.model.types.sizes import Fit, fitter
-from cairn.model.types.values import ELEMENTS, SQLITE_TYPES, ColumnType, Physical
+from cairn.model.types.values import ELEMENTS, OIDS, SQLITE_TYPES, ColumnType, Physical
+from cairn.model.types.widths import Width, width_of
 
 FIRST_USER_TABLE_ID = 1024  # everything below belongs to the system
 BUCKET_COLUMN = "bucket_id"
@@ -33,7 +34,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     type: ColumnType
     nullable: bool = True
-    sizes: tuple[int, ...] = ()  # (10, 2) of NUMERIC(10, 2): see `sizes`
+    sizes: tuple[int, ...] = ()  # (10, 2) of NUMERIC(10, 2), (4,) of INT4: see `sizes`
     default: str | None = None  # an expression; its text, in SQL
     identity: Identity | None = None
     is_hidden: bool = False  # no part of `*`, of INSERT and COPY without a list, of catalogues
@@ -51,14 +52,26 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.sizes[1] if self.type in numbers and self.sizes else None
 
     @property
-    def known(self) -> int | EnumType | None:
+    def width(self) -> Width | None:
+        return width_of(self.type, self.sizes)
+
+    @property
+    def oid(self) -> int:
+        """PostgreSQL's number of its type; enums have numbers of their own."""
+        return OIDS[self.type] if self.width is None else self.width.oid(self.type)
+
+    @property
+    def known(self) -> int | EnumType | Width | None:
         """What a statement knows of its values beforehand: see `sql/scales`."""
-        return self.enum or self.scale
+        return self.enum or self.width or self.scale
+
+
+_UNMODIFIED = (ColumnType.STRING, ColumnType.INTEGER)  # INT4 is a type of its own
 
 
 def type_modifier(column: Column) -> int:
     """As PostgreSQL has it for NUMERIC(10, 2) and TIMESTAMP(3); -1 for none."""
-    if not column.sizes or column.type in ELEMENTS or column.type is ColumnType.STRING:
+    if not column.sizes or column.type in ELEMENTS or column.type in _UNMODIFIED:
         return -1
     first, *second = column.sizes
     return (first << 16 | second[0]) + 4 if second else first

@@ -8,7 +8,7 @@ from typing import Any
 
 from cairn.model.tables.catalog import View
 from cairn.model.tables.schema import Column, Index, Table
-from cairn.model.types.values import OIDS, ColumnType
+from cairn.model.types.values import ColumnType
 from cairn.server.catalog.schema import ARRAYS, DATABASE, TYPES
 
 Values = dict[str, Any]
@@ -109,7 +109,7 @@ def shown_default(column: Column) -> str | None:
         return text.lower() if words[1] else text.upper()
     if _LITERAL.fullmatch(text) is None:
         return text
-    oid = OIDS[column.type]
+    oid = column.oid
     if column.enum is not None:
         return f"{text}::{column.enum.name}"
     if column.type is ColumnType.STRING and column.sizes:
@@ -119,7 +119,7 @@ def shown_default(column: Column) -> str | None:
 
 
 def _column(at: int, column: Column, may_be_null: bool) -> Values:
-    oid = OIDS[column.type]
+    oid = column.oid
     is_array = oid in ARRAYS
     shown = ARRAYS[oid] if is_array else TYPES[oid]
     is_sized_text = column.type is ColumnType.STRING and bool(column.sizes)
@@ -151,7 +151,8 @@ def _column(at: int, column: Column, may_be_null: bool) -> Values:
 def _precision(column: Column) -> Values:
     match column.type:
         case ColumnType.INTEGER | ColumnType.UNSIGNED:
-            return {"numeric_precision": 64, "numeric_precision_radix": 2, "numeric_scale": 0}
+            bits = 64 if column.width is None else 8 * column.width.value
+            return {"numeric_precision": bits, "numeric_precision_radix": 2, "numeric_scale": 0}
         case ColumnType.DOUBLE:
             return {"numeric_precision": 53, "numeric_precision_radix": 2}
         case ColumnType.DECIMAL:

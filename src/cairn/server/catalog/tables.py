@@ -8,7 +8,7 @@ from typing import Any
 from cairn.model.tables.catalog import ADMIN_ID, FIRST_ROUTINE_ID, SUPER_ID, Catalog, User, View
 from cairn.model.tables.schema import Column, Index, Table, type_modifier
 from cairn.model.types.enums import EnumType
-from cairn.model.types.values import OIDS, ColumnType
+from cairn.model.types.values import ELEMENTS, OIDS, ColumnType
 from cairn.server.catalog import information
 from cairn.server.catalog.foreign_keys import constraint_row, information_rows, unique_of
 from cairn.server.catalog.schema import (
@@ -366,6 +366,9 @@ def _sized(column: Column) -> Values:
     """Type and modifier as PostgreSQL has them for NUMERIC(10, 2), VARCHAR(20), TIMESTAMP(3)."""
     if _is_text(column):
         return {"atttypid": 1043, "atttypmod": column.sizes[0] + 4}
+    if column.width is not None:
+        size = -1 if column.type in ELEMENTS else column.width.value
+        return {"atttypid": column.oid, "attlen": size}
     return {"atttypmod": type_modifier(column)}
 
 

@@ -334,7 +334,8 @@ class Running:
         if formats is not None and type(cached.prepared.plan) is plans.ScatterRead:
             columns = cached.prepared.columns
             types, scales = [each.type for each in columns], [each.scale for each in columns]
-            shape = RowShape(tuple(types), tuple(scales), formats)
+            codes = (each.code(fmt) for each, fmt in zip(columns, formats, strict=True))
+            shape = RowShape(tuple(types), tuple(scales), tuple(codes))
         context = msgspec.structs.replace(
             context, takes_pieces=True, travelled=travelled, shape=shape
         )

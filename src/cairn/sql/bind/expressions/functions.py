@@ -7,11 +7,13 @@ from functools import reduce
 
 from cairn.model.errors import CairnError, DatatypeMismatch, SyntaxProblem, Unsupported
 from cairn.model.types.values import LISTS, ColumnType
-from cairn.sql.bind.enums import enum_function, of_one_enum, type_name
+from cairn.model.types.widths import Width
+from cairn.sql.bind.enums import enum_function, of_one_enum, told_type
 from cairn.sql.bind.expressions.json_making import to_json
 from cairn.sql.bind.scope import Binder, nearest
 from cairn.sql.functions.function_list import ABSENT, INSTEAD, LATE_FUNCTIONS, PLAIN
 from cairn.sql.ir import Agg, Call, Case, Const, Expr, Order, Param, Type
+from cairn.sql.scales import known_of
 from cairn.sql.typing_rules import (
     ASSIGNMENT,
     JB,
@@ -119,7 +121,7 @@ def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None
         chars = binder.coerce(args[1], S) if len(args) == 2 else Const(S, " ")
         return folded(Call(S, "c_trim", (binder.coerce(args[0], S), chars, Const(S, _TRIMS[name]))))
     if name == "pg_typeof" and len(args) == 1:
-        return Const(S, type_name(args[0]))
+        return Const(S, told_type(args[0]))
     if name.startswith("enum_"):
         return enum_function(name, args, position)
     if name in _PATHS and len(args) > 1 and args[0].type in (None, *JSON):
@@ -277,6 +279,8 @@ class Aggregation:
             return make(self._agg(D, "sum", arg))
         if arg.type is N:
             return make(self._agg(N, "n_sum", arg))
+        if isinstance(known_of(arg), Width):
+            return make(self._agg(I, "sum", arg))  # 64 bits are enough, as in PostgreSQL
         if self.distinct:
             return make(self._agg(N, "n_sum", self.binder.coerce(arg, N)))
         high, low = self._halves(make, arg)
@@ -337,6 +341,8 @@ class Aggregation:
         if arg.type is I and not self.distinct:
             return Call(N, "n_avg2", (*self._halves(make, arg), count))
         total = self._sum(make, arg)
+        if total.type is I:
+            total = self.binder.coerce(total, N)
         return Call(total.type, "d_avg" if total.type is D else "n_avg", (total, count))
 
     def _concat(self, make: Maker, position: int | None) -> Expr:
