@@ -10,7 +10,8 @@ from cairn.model.tables.schema import Table
 from cairn.sql.statements.cursor import Cursor
 
 _OPTIONS = ("format", "header", "delimiter", "null", "quote", "escape", "encoding", "force_null")
-_FORMATS = ("text", "csv", "arrow")
+_FORMATS = ("text", "csv", "binary", "arrow")
+_OF_TEXT = ("delimiter", "null", "quote", "escape", "header", "force_null")
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ def _options(cursor: Cursor) -> dict[str, str]:
     cursor.end()
     if found["format"] not in _FORMATS:
         raise Unsupported(f'COPY format "{found["format"]}" is not supported')
+    if found["format"] == "binary" and (wrong := [each for each in _OF_TEXT if each in found]):
+        raise SyntaxProblem(f"cannot specify {wrong[0].upper()} in BINARY mode")
     if len(found.get("delimiter", ",")) != 1:
         raise SyntaxProblem("COPY delimiter must be a single one-byte character", sqlstate="0A000")
     return found
