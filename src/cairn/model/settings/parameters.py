@@ -74,7 +74,22 @@ REPORTED: dict[str, str] = {
     "standard_conforming_strings": "on",
 }
 
+#: What nobody can change: facts about the server that drivers ask for as settings.
+PRESETS: dict[str, str] = {
+    "server_version": REPORTED["server_version"],
+    "server_version_num": "150000",
+    "server_encoding": REPORTED["server_encoding"],
+    "integer_datetimes": REPORTED["integer_datetimes"],
+    "max_identifier_length": "63",
+    "max_index_keys": "32",
+    "max_function_args": "100",
+    "block_size": "8192",
+    "lc_collate": "C",
+    "lc_ctype": "C",
+}
+
 DEFAULTS: dict[str, str] = {
+    **PRESETS,
     **{name.lower(): value for name, value in REPORTED.items()},
     "application_name": "",
     "search_path": '"$user", public',
@@ -84,10 +99,6 @@ DEFAULTS: dict[str, str] = {
     "transaction_read_only": "off",
     "extra_float_digits": "1",
     "bytea_output": "hex",
-    "max_identifier_length": "63",
-    "lc_collate": "C",
-    "lc_ctype": "C",
-    "server_version_num": "150000",
     "is_superuser": "off",
     "session_authorization": "",
     "statement_timeout": "0",

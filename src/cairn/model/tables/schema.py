@@ -16,6 +16,7 @@ from cairn.model.types.widths import Width, width_of
 
 FIRST_USER_TABLE_ID = 1024  # everything below belongs to the system
 BUCKET_COLUMN = "bucket_id"
+VARCHAR = 1043  # PostgreSQL's number of texts with a length
 ROW_COLUMN = "_cairn_row"  # the hidden key of a table that was made without one
 TEMP_TIER = "pg_temp"  # where the rows of temporary tables are: in their session
 #: Temporary tables have numbers of their own; so large that no other table reaches them, and so
@@ -58,6 +59,8 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def oid(self) -> int:
         """PostgreSQL's number of its type; enums have numbers of their own."""
+        if self.type is ColumnType.STRING and self.sizes:
+            return VARCHAR
         return OIDS[self.type] if self.width is None else self.width.oid(self.type)
 
     @property
@@ -66,14 +69,13 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.enum or self.width or self.scale
 
 
-_UNMODIFIED = (ColumnType.STRING, ColumnType.INTEGER)  # INT4 is a type of its own
-
-
 def type_modifier(column: Column) -> int:
-    """As PostgreSQL has it for NUMERIC(10, 2) and TIMESTAMP(3); -1 for none."""
-    if not column.sizes or column.type in ELEMENTS or column.type in _UNMODIFIED:
+    """As PostgreSQL has it for NUMERIC(10, 2), VARCHAR(20) and TIMESTAMP(3); -1 for none."""
+    if not column.sizes or column.type in ELEMENTS or column.width is not None:
         return -1
     first, *second = column.sizes
+    if column.type is ColumnType.STRING:
+        return first + 4
     return (first << 16 | second[0]) + 4 if second else first
 
 

@@ -17,6 +17,7 @@ from cairn.model.members.topology import Tier
 from cairn.model.sharding.buckets import bucket_of, buckets_function
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import TEMP_TIER, Column, Table, fit_of
+from cairn.model.tables.violations import null_value
 from cairn.model.types.values import (
     INT64_MAX,
     INT64_MIN,
@@ -73,7 +74,7 @@ class RowMaker:
         columns = [self._read(at, fields) for at, fields in enumerate(read)]
         for column, values in zip(self.filled, filled, strict=True):
             if is_required(self._table, column) and None in values:
-                raise missing(column, self._table)
+                raise null_value(self._table, column.name)
             columns.append(values)
         parts = [
             columns[at] if given is None else [None if v is None else given(v) for v in columns[at]]
@@ -89,7 +90,7 @@ class RowMaker:
         if None not in fields:
             return read(fields)
         if self._required[at]:
-            raise missing(self._columns[at], self._table)
+            raise null_value(self._table, self._columns[at].name)
         there = iter(read([field for field in fields if field is not None]))
         return [None if field is None else next(there) for field in fields]
 
@@ -107,7 +108,7 @@ def find_bad_line(
         for column, field in zip(columns, fields, strict=True):
             try:
                 if field is None and is_required(table, column):
-                    raise missing(column, table)
+                    raise null_value(table, column.name)
                 if field is not None:
                     _column_reader(column, fmt)([field])
             except CairnError as problem:
@@ -143,13 +144,6 @@ def _column(table: Table, name: str) -> Column:
     found = table.column(name)
     assert found is not None  # the plan has named it
     return found
-
-
-def missing(column: Column, table: Table) -> NotNullViolation:
-    return NotNullViolation(
-        f'null value in column "{column.name}" of relation "{table.name}" violates '
-        "not-null constraint"
-    )
 
 
 def _column_reader(column: Column, fmt: int) -> ReadColumn:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cairn.model.errors import NotNullViolation, Unsupported
+from cairn.model.errors import Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.tables.violations import null_value
 from cairn.model.types.values import ColumnType, from_physical, physical_reader
 from cairn.sql.bind.dml import BoundChange, BoundInsert
 from cairn.sql.functions.function_list import calls_late
@@ -73,10 +74,7 @@ def check_not_null(table: Table, row: Sequence[Any]) -> None:
     """`row` without its bucket."""
     for column, value in zip(table.columns, row, strict=True):
         if value is None and (not column.nullable or column.name in table.primary_key):
-            raise NotNullViolation(
-                f'null value in column "{column.name}" of relation "{table.name}" violates '
-                "not-null constraint"
-            )
+            raise null_value(table, column.name)
 
 
 def bucket_of_row(catalog: Catalog, table: Table) -> Callable[[Row], int]:

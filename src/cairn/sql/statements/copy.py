@@ -30,7 +30,8 @@ def parse_copy(cursor: Cursor, catalog: Catalog) -> CopyStatement:
         start = cursor.at + 1
         cursor.skip_parens()
         begin, end = cursor.tokens[start].start, cursor.tokens[cursor.at - 1].start
-        cursor.expect("to", "stdout")
+        cursor.expect("to")
+        _check_stream(cursor)
         return CopyStatement("out", _options(cursor), query=cursor.text[begin:end])
     schema, name = cursor.qualified()
     known = catalog.public if schema == "public" else catalog
@@ -42,15 +43,18 @@ def parse_copy(cursor: Cursor, catalog: Catalog) -> CopyStatement:
     for column in columns:
         if table.column(column) is None:
             raise UndefinedColumn(f'column with name "{column}" not found')
-    if cursor.accept("from"):
-        direction, stream = "in", "stdin"
-    else:
+    direction = "in" if cursor.accept("from") else "out"
+    if direction == "out":
         cursor.expect("to")
-        direction, stream = "out", "stdout"
-    if not cursor.accept(stream):
-        raise Unsupported("COPY with a file or a program is not supported", hint="use STDIN/STDOUT")
+    _check_stream(cursor)
     chosen = tuple(columns) or tuple(column.name for column in table.shown_columns)
     return CopyStatement(direction, _options(cursor), table, chosen)
+
+
+def _check_stream(cursor: Cursor) -> None:
+    """As PostgreSQL reads it, either word will do: PDO says COPY t TO STDIN."""
+    if not (cursor.accept("stdin") or cursor.accept("stdout")):
+        raise Unsupported("COPY with a file or a program is not supported", hint="use STDIN/STDOUT")
 
 
 def _check_switch(name: str, value: str) -> None:

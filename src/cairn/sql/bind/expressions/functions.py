@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 from cairn.model.errors import CairnError, DatatypeMismatch, SyntaxProblem, Unsupported
+from cairn.model.settings.parameters import PRESETS
 from cairn.model.types.values import LISTS, ColumnType
 from cairn.model.types.widths import Width
 from cairn.sql.bind.enums import enum_function, of_one_enum, told_type
@@ -67,12 +68,7 @@ def scalar(binder: Binder, name: str, args: Sequence[Expr], position: int | None
 
 
 #: What no session can change; the rest is known to the session alone.
-_FIXED = frozenset(
-    (
-        *("server_version", "server_version_num", "server_encoding", "integer_datetimes"),
-        *("standard_conforming_strings", "max_identifier_length", "lc_collate", "lc_ctype"),
-    )
-)
+_FIXED = frozenset((*PRESETS, "standard_conforming_strings"))
 
 
 def _check_setting(name: str, args: Sequence[Expr], position: int | None) -> None:
