@@ -50,9 +50,26 @@ OF_LONG_STATEMENTS = (
         LONG + "an_operation_is_known_with_all_of_its_rows_or_not_at_all",
     ),
     (
-        *("1", "long: what failed is told with the next statement", GATHERING),
-        *("            self._file.clear()\n            self._left.clear()\n", "            pass\n"),
-        LONG + "one_that_fails_leaves_no_record_and_no_row",
+        *("1", "long: what was told is told with the next statement", GATHERING),
+        *("            self._file.clear()\n", "            pass\n"),
+        LONG + "long_rows_that_were_told_are_not_told_again",
+    ),
+    (
+        *("1", "long: a part is as long as its rows happen to be", GATHERING),
+        *("if len(data) > PART_MOST and", "if False and"),
+        LONG + "no_record_is_longer_than_it_may_be_whatever_was_guessed",
+    ),
+    (
+        *("1", "long: the newest changes are not looked at", GATHERING),
+        *("new = len(self.changes), self.changes[self.look_at - LOOK_EVERY :]",),
+        "new = len(self.changes), self.changes[:LOOK_EVERY]",
+        LONG + "what_is_in_memory_is_bounded_also_when_rows_grow",
+    ),
+    (
+        *("1", "long: an epoch is known whose record was taken back", DATA_STORE),
+        'self.last_epoch = int(self.get("last_epoch", 0))',
+        'self.last_epoch = vars(self).get("last_epoch") or int(self.get("last_epoch", 0))',
+        LONG + "a_statement_that_fails_while_it_is_logged_leaves_no_trace_of_its_epoch",
     ),
     (
         *("1", "long: statements of a block share a part", GATHERING),
@@ -61,7 +78,7 @@ OF_LONG_STATEMENTS = (
     ),
     (
         *("1", "long: tied rows leave before their ties are looked at", GATHERING),
-        *("if any(self._is_tied(change.table) for change in self.changes):", "if False:"),
+        *("if not self._are_tied and self._size >= PART_BYTES:", "if self._size >= PART_BYTES:"),
         LONG + "tied_rows_are_held_until_the_end_as_far_as_memory_may_be_used",
     ),
     (
