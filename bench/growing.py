@@ -274,12 +274,18 @@ def report(run: Run, clients: list[Client], stream: Stream | None) -> None:
         mine = [each for _, each in client.seen]
         print(
             f"{client.name}: {len(mine)} statements answered, longest {max(mine):.2f} s, "
-            f"{len(client.failed)} refused, {len(client.lost)} on their way to a killed process"
+            f"{len(client.failed)} refused, {len(client.lost)} on their way to a killed process, "
+            f"{len(client.goodbyes)} goodbyes"
         )
-        for at, words in client.lost:
+        for at, words in (*client.lost, *client.goodbyes):
             print(f"    {at - run.begun:6.1f} s  {words[:150]}")
     p50, p99 = (1000 * percentile(took, each) for each in (0.5, 0.99))
     print(f"all: p50 {p50:.1f} ms, p99 {p99:.0f} ms, longest {max(took):.2f} s of {len(took)}")
+    longest = sorted((wait, at) for client in clients for at, wait in client.seen)[-8:]
+    for wait, at in reversed(longest):
+        begun = at - wait - run.begun
+        last = max((each for each in run.events if each.at <= at - run.begun), key=lambda e: e.at)
+        print(f"    {wait:.2f} s from {begun:.1f} s on, after {last.words} at {last.at:.1f} s")
     freezes = run.freezes_ms
     if freezes:
         print(f"{len(freezes)} last freezes: p99 {percentile(freezes, 0.99):.0f} ms")
