@@ -47,7 +47,8 @@ PATIENCE_S = 600.0
 class Run:
     """The cluster, what was done to it and when, and what was seen each second."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_calm_run: bool = False) -> None:
+        self.is_calm_run = is_calm_run  # buckets move, and nobody is killed
         (directory / "tiers.yaml").write_text(TIERS)
         flags = ("--config", str(directory / "tiers.yaml"))
         self.cluster = Cluster(directory, "growing", *flags)
@@ -107,6 +108,8 @@ class Run:
         eventually(some, f"buckets of {source} to move", 60.0)
 
     def kill(self, name: str, who: str) -> None:
+        if self.is_calm_run:
+            return
         self.note(f"kill -9 of {name}, {who}")
         self.cluster[name].kill()
         time.sleep(4.0)
@@ -297,11 +300,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=200_000, help="rows that are moved untouched")
     parser.add_argument("--picture", type=Path, help="where the SVG goes")
+    parser.add_argument("--no-kills", action="store_true", help="only moves and expels")
     parser.add_argument("--no-spark", action="store_true", help="without the stream")
     arguments = parser.parse_args()
     head("a cluster grows and shrinks under load")
     with tempfile.TemporaryDirectory(prefix="cairn-growing-") as folder:
-        run = Run(Path(folder))
+        run = Run(Path(folder), is_calm_run=arguments.no_kills)
         clients: list[Client] = []
         stream: Stream | None = None
         try:
