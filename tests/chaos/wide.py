@@ -16,13 +16,13 @@ import psycopg
 from tests.chaos.registers import Gate, outcome_of
 from tests.cluster.harness import Cluster
 
-ROWS = 12_000  # an UPDATE of all is some three records
+ROWS = 7_000  # an UPDATE of all is two records
 CREATE = (
     "CREATE TABLE wide (id INT PRIMARY KEY, n INT, text TEXT) DISTRIBUTED BY (id)",
     f"INSERT INTO wide SELECT g, 0, repeat('x', 80) FROM generate_series(1, {ROWS}) g",
 )
 NUMBERS = "SELECT n, count(*) FROM wide GROUP BY n"
-PAUSE_S = 0.5
+PAUSE_S = 2.0
 
 
 class WideWriter(threading.Thread):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -23,7 +25,7 @@ from cairn.model.log.records import (
     encode_body,
 )
 from cairn.model.tables.schema import ForeignKey
-from cairn.replication.applier import Damaged
+from cairn.replication.applier import Damaged, NoRoom
 from cairn.replication.relay import Subscribe, select
 from cairn.storage.data_db import data_store, row_log
 from cairn.storage.data_db.long import gathering
@@ -328,6 +330,36 @@ def test_a_disk_without_room_refuses_the_statement_and_nothing_else(
     assert master.insert(77) == ROWS + 2
     replica.follow(master)
     assert replica.rows() == master.rows()
+
+
+def test_a_replica_without_room_says_so_and_goes_on_when_it_has_some(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, replica = pair
+    update_all(master)
+    replica.take(parts_of(master)[:1])
+    monkeypatch.setattr(spill.Room, "is_short", lambda self, more: True)
+    with pytest.raises(NoRoom, match="record A:13 cannot be held: the disk of the instance has no"):
+        replica.take(parts_of(master))
+    assert replica.rows() == BEFORE
+    monkeypatch.undo()
+    replica.follow(master)
+    assert replica.rows() == AFTER
+
+
+def test_a_replica_may_use_space_that_is_kept_from_statements(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk of which three hundredths are free."""
+    master, replica = pair
+    update_all(master)
+    disk = SimpleNamespace(f_blocks=100_000, f_bavail=3_000, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    monkeypatch.setattr(spill, "LOOK_BYTES", 0)
+    with pytest.raises(CairnError, match="no room for temporary files"):
+        update_all(master, "z")
+    replica.follow(master)
+    assert replica.rows() == AFTER
 
 
 def test_tied_rows_are_held_until_the_end_as_far_as_memory_may_be_used(
