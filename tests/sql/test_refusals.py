@@ -19,7 +19,7 @@ def cluster() -> Cluster:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("SELECT width_bucket(a, 1, 2, 3) FROM t", "function width_bucket is not supported", None),
+        ("SELECT to_number(s, s) FROM t", "function to_number is not supported", None),
         ("SELECT unnest(ARRAY[1]), unnest(ARRAY[2])", "unnest is supported in FROM", "FROM unnest"),
         ("SELECT count(*), unnest(ARRAY[1]) FROM t", "unnest is supported in FROM", "FROM unnest"),
         (

@@ -26,6 +26,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Localtimestamp: "localtimestamp",
     exp.Localtime: "localtime",
     exp.StrPosition: "position",
+    exp.Overlaps: "overlaps",
     exp.Extract: "extract",
     exp.CurrentUser: "current_user",
     exp.Boolean: "bool",
