@@ -29,7 +29,11 @@ def cluster() -> Cluster:
         ),
         ("ALTER TABLE t ALTER s TYPE VARCHAR(9)", 'column "s" cannot become character', "add a"),
         ("ALTER TABLE t ALTER s TYPE TEXT USING lower(s)", "USING with an expression", "add a"),
-        ("SELECT * FROM jsonb_to_recordset('{}')", "jsonb_to_recordset in FROM", "generate_series"),
+        (
+            "SELECT * FROM jsonb_populate_recordset('{}')",
+            "jsonb_populate_recordset in FROM",
+            "generate_series",
+        ),
         ("SELECT DISTINCT a FROM t ORDER BY 1 FETCH FIRST 2 ROWS WITH TIES", "WITH TIES", None),
         ("SELECT a FROM t FOR UPDATE SKIP LOCKED", "SKIP LOCKED is not supported", "40001"),
         ("SELECT @ 5", "the operator @ is not supported", "abs()"),
