@@ -20,6 +20,7 @@ from cairn.sql.bind.scope import NOW, Binder, BlockNames, Scope
 from cairn.sql.enum_order import in_declared_order
 from cairn.sql.ir import Col, Expr, Known, Param, Query, Select, output, rewrite, scans_in
 from cairn.sql.param_widths import param_oids as param_oids_of
+from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.lexer import Token, syntax_error
 from cairn.sql.parse.parse import parse_query, take_options
 from cairn.sql.plan.global_insert import plan_global_insert
@@ -30,8 +31,10 @@ from cairn.sql.plan.write import plan_change, plan_insert
 from cairn.sql.plans import (
     ROW_WRITES,
     InsertSelect,
+    KeyedWrite,
     OutColumn,
     Plan,
+    PointWrite,
     Prepared,
     Returning,
     ShardedInsert,
@@ -95,6 +98,8 @@ def compile_query(
     bound = _changed(bound, lambda node: in_declared_order(node, numbers.next_rel))
     told = metadata(bound) if _is_sharded(bound) else ()
     plan = _plan(bound, catalog, numbers)
+    if binder.skips is not None:
+        _check_claim(plan, binder.skips)
     tag, columns, rights = described
     rights += tuple(
         ("update" if each.is_sequence else "insert", "table", each.id, each.name)
@@ -227,6 +232,19 @@ def _is_sharded(bound: Bound) -> bool:
     if isinstance(bound, BoundChange):
         return not bound.scan.table.is_global
     return any(not scan.table.is_global for scan in scans_in(bound))
+
+
+def _check_claim(plan: Plan, lock: exp.Expr) -> None:
+    """SKIP LOCKED: nobody is met, where finding the rows and changing them is one step; a row that
+    is deleted is deleted by one."""
+    write = plan.write if isinstance(plan, Returning) else plan
+    is_deleted = isinstance(write, KeyedWrite) and write.update_sql is None
+    if not isinstance(write, PointWrite) and not is_deleted:
+        raise Unsupported(
+            "SKIP LOCKED is not supported where two could take the same row",
+            hint="keep the rows of a queue together: DISTRIBUTED BY (), or by the queue",
+            position=walk_position(lock),
+        )
 
 
 def _plan(bound: Bound, catalog: Catalog, numbers: Numbers) -> Plan:

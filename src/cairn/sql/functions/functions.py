@@ -39,6 +39,8 @@ from cairn.sql.functions import (
     maths,
     number_formats,
     numbers,
+    patterns,
+    regexps,
     spans,
     splitting,
     texts,
@@ -142,7 +144,7 @@ def _time_parser(type_: ColumnType, name: str) -> Callable[..., Any]:
 def b_of_j(data: str) -> int:
     value = texts.read_json(data)
     if not isinstance(value, bool):
-        raise InvalidText(f"cannot cast {texts.short(data)} to boolean")
+        raise InvalidText(f"cannot cast JSON {texts.short(data)} to boolean", sqlstate="22023")
     return int(value)
 
 
@@ -156,7 +158,7 @@ def s_of_j(data: str) -> str:
 def _number(data: str, type_: str) -> int | Decimal:
     value = texts.read_json(data)
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
-        raise InvalidText(f'invalid input syntax for type {type_}: "{texts.short(data)}"')
+        raise InvalidText(f"cannot cast JSON {texts.short(data)} to {type_}", sqlstate="22023")
     return value
 
 
@@ -257,7 +259,7 @@ def c_concat(*parts: str | None) -> str:
 _PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_", "h_", "x_")
 _MODULES = (
     *(numbers, number_formats, maths, texts, words, times, time_formats, zones),
-    *(json_values, json_paths, splitting, spans, byte_strings),
+    *(json_values, json_paths, splitting, patterns, regexps, spans, byte_strings),
 )
 _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
@@ -325,7 +327,8 @@ HEAVY = frozenset({"a_series", "a_times", "c_repeat", "c_lpad", "c_rpad"})
 #: The same with those whose work grows with the text that they are given.
 HEAVY_ON_ROWS = HEAVY | {
     *("c_replace", "c_regexp_replace", "c_translate"),
-    *("a_split", "a_regexp_split", "i_regexp_count", "c_format"),
+    *("a_split", "a_regexp_split", "a_regexp_matches", "i_regexp_count", "c_format"),
+    *("c_regexp_replace_at",),
 }
 
 

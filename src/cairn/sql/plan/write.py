@@ -318,18 +318,27 @@ def scan_column(scan: Scan, at: int) -> Col:
     return Col(plain(column.type), scan.rel, at, column.name, column.nullable)
 
 
+def seen_columns(bound: BoundChange) -> list[int]:
+    """Columns of the changed table that decide what happens; its key is looked up anyway."""
+    parts = (bound.source, bound.where, *(expr for _, expr in bound.sets or ()))
+    cols = (node for part in parts for node in walk(part) if isinstance(node, Col))
+    found = {col.at for col in cols if col.rel == bound.scan.rel and col.at >= 0}
+    return sorted(found - set(bound.scan.table.key_positions))
+
+
 def _keyed(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> KeyedWrite:
     """Read the rows' keys (and their values) first, then change each row by its key.
 
-    A row that moves is put in with what was read: so it is taken away only if it is still that.
+    It is changed only if what the statement has seen of it is still so: else somebody's change in
+    between would be lost. A row that moves is put in with what was read, so all of it counts.
     """
     table, scan = bound.scan.table, bound.scan
     assert table.sharding is not None
     bucket = Col(ColumnType.INTEGER, scan.rel, BUCKET_AT, BUCKET_COLUMN, nullable=False)
     key_size, width, moves = len(table.primary_key), len(table.columns), _moves(bound)
     exprs: list[Expr] = [bucket, *(scan_column(scan, at) for at in table.key_positions)]
-    if moves:
-        exprs += [scan_column(scan, at) for at in range(width)]
+    seen = list(range(width)) if moves else seen_columns(bound)
+    exprs += [scan_column(scan, at) for at in seen]
     if bound.sets is not None:
         sets = dict(bound.sets)
         exprs += [sets.get(at) or scan_column(scan, at) for at in range(width)]
@@ -347,26 +356,26 @@ def _keyed(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> KeyedWrite
                 continue  # UPDATE … FROM with several matches: the first one counts
             was = row[0]
             assert isinstance(was, int)
+            held = row[key_size + 1 : key_size + 1 + len(seen)]
             if not updates:
-                found[old] = Change(was, key)
+                found[old] = Change(was, (*key, *held))
                 continue
             values = tuple(row[-width:])
             check_not_null(table, values)
             bucket = place(values)
             if bucket == was and tuple(values[at] for at in table.key_positions) == key:
-                update = (*old, *(values[at] for at in changed))
+                update = (*old, *(values[at] for at in changed), *held)
                 found[old] = Change(was, key, update)
             else:
-                seen = row[1 : key_size + 1 + width]  # the key, and all that it had
-                found[old] = Change(was, seen, None, bucket, (bucket, *values))
+                found[old] = Change(was, (*key, *held), None, bucket, (bucket, *values))
         return list(found.values())
 
     return KeyedWrite(
         read,
         table,
         table.sharding.tier,
-        delete_sql(table, unchanged=moves),
+        delete_sql(table, seen),
         insert_sql(table, "fail") if updates else None,
-        update_sql(table, changed) if updates else None,
+        update_sql(table, changed, seen) if updates else None,
         changes,
     )

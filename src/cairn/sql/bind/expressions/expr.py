@@ -253,6 +253,8 @@ def _arithmetic(scope: Scope, node: exp.Binary) -> Expr:
 
 def arithmetic(scope: Scope, symbol: str, word: str, left: Expr, right: Expr) -> Expr:
     if left.type in JSON and word == "sub":
+        if right.type is ColumnType.STRINGS:
+            return Call(json_like(left.type), "j_without_all", (left, right))
         key = right if right.type is I else scope.binder.coerce(right, S)
         return Call(json_like(left.type), "j_without", (left, key))
     wanted = scope.binder.wanted

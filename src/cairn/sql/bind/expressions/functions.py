@@ -123,7 +123,7 @@ def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None
     if name in _PATHS and len(args) > 1 and args[0].type in (None, *JSON):
         keys = tuple(binder.coerce(arg, S) for arg in args[1:])
         data = binder.coerce(args[0], ColumnType.ANY)
-        found = Call(ColumnType.ANY, "c_json_path", (data, *keys))
+        found = Call(ColumnType.ANY, "c_json_deep", (data, *keys))
         return Call(S, "c_json_shown", (found,)) if name.endswith("_text") else found
     if name in ("num_nulls", "num_nonnulls") and args:
         one, none = (
