@@ -240,7 +240,11 @@ def _has_our_texts(body: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True
     parts = [found, found.get("read")] if isinstance(found, dict) else []
-    return all(each.get("sql") in _TEXTS for each in parts if isinstance(each, dict))
+    return all(
+        each.get("sql") in _TEXTS and each.get("grouped", "") in ("", *_TEXTS)
+        for each in parts
+        if isinstance(each, dict)
+    )
 
 
 def _body(chance: random.Random, name: str) -> Any:
@@ -251,7 +255,7 @@ def _body(chance: random.Random, name: str) -> Any:
         return {"instance": any_text(chance) + "?"}
     body = valued(chance, msgspec.inspect.type_info(kind))
     if name in _WITH_TEXT and isinstance(body, dict):
-        known = {"sql": chance.choice(_TEXTS), "args": [], "rows": []}
+        known = {"sql": chance.choice(_TEXTS), "grouped": "", "args": [], "rows": []}
         body |= known | ({"tables": []} if name == "join_rows" else {})
         if isinstance(read := body.get("read"), dict):
             read |= known
