@@ -48,7 +48,7 @@ class Sentinel:
         self._is_active = False
 
     def begin(self) -> None:
-        """This instance was told that it shall be Online; what it has applied may lag behind that."""
+        """It was told that it shall be Online; what it has applied may lag behind that."""
         self._is_active = True
         self._auto_online_at = asyncio.get_running_loop().time() + AUTO_ONLINE_FIRST_S
 
