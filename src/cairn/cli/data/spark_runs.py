@@ -267,8 +267,7 @@ def plain_interrupts() -> Iterator[None]:
 def sentence(problem: Exception) -> tuple[str, bool]:
     """The line that says what went wrong, out of a page of Spark's; whether it is ours."""
     if isinstance(problem, CairnError):
-        hint = f" ({problem.hint})" if problem.hint else ""
-        return f"{problem.message}{hint}", True
+        return problem.sentence, True
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     for mark in _MARKS:
         for line in reversed(lines):
