@@ -480,6 +480,10 @@ class BlockRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_s: Seconds = 30.0
     read: ReadRequest | None = None
 
+    def __post_init__(self) -> None:
+        if not self.items and self.read is None:
+            raise ValueError("neither a statement nor a read")
+
 
 class BlockResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     row_count: int
