@@ -223,7 +223,8 @@ async def _peers(target: Target, chance: random.Random) -> None:
         body = msgspec.msgpack.encode(_body(chance, name))
         if chance.random() < 0.4:
             changed = mutated(chance, body) or b"\xc0"
-            body = changed if name not in _WITH_TEXT or _has_our_texts(changed) else body
+            if name != "promise" and (name not in _WITH_TEXT or _has_our_texts(changed)):
+                body = changed
         if chance.random() < 0.2:
             link.tell(name, body)
         else:
@@ -265,7 +266,11 @@ def _has_our_texts(body: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True
     parts = [found, found.get("read")] if isinstance(found, dict) else []
-    return all(each.get("sql") in _TEXTS for each in parts if isinstance(each, dict))
+    return all(
+        each.get("sql") in _TEXTS and each.get("grouped", "") in ("", *_TEXTS)
+        for each in parts
+        if isinstance(each, dict)
+    )
 
 
 def _body(chance: random.Random, name: str) -> Any:
@@ -274,9 +279,11 @@ def _body(chance: random.Random, name: str) -> Any:
         return chance.randbytes(chance.randrange(40))
     if name == "expel":  # a member may do that
         return {"instance": any_text(chance) + "?"}
+    if name == "promise":  # of the next epoch, and the master would wait for it ever after
+        return {"replicaset": any_text(chance), "epoch": chance.choice((-1, 0, 1, 1 << 40))}
     body = valued(chance, msgspec.inspect.type_info(kind))
     if name in _WITH_TEXT and isinstance(body, dict):
-        known = {"sql": chance.choice(_TEXTS), "args": [], "rows": []}
+        known = {"sql": chance.choice(_TEXTS), "grouped": "", "args": [], "rows": []}
         body |= known | ({"tables": []} if name == "join_rows" else {})
         if isinstance(read := body.get("read"), dict):
             read |= known

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cairn.model.rpc import RowShape
+from cairn.model.types.row_shape import RowShape
 from cairn.model.types.values import OIDS, ColumnType, to_physical
 from cairn.native.batches import RowBatch
 from cairn.native.library import OutPlan, library

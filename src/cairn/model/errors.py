@@ -41,6 +41,11 @@ class CairnError(Exception):
         if about is not None:
             self.about = about
 
+    @property
+    def sentence(self) -> str:
+        """What happened, and what to do about it, for people who are told one line."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
     def without_frames(self) -> Self:
         """For who hands it on from one thread to another: frames hold the values that it was about,
         which may be giants, and often it themselves, so that they stay until garbage is collected.

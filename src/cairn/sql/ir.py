@@ -352,6 +352,7 @@ def has_given(node: Any) -> bool:
 
 def has_aggregate(expr: Expr | None) -> bool:
     """Whether an aggregate stands in this expression itself (not in a sub-query or a window)."""
+    stops.check()
     if expr is None or isinstance(expr, SubQuery):
         return expr is not None and any(has_aggregate(each) for each in expr.operands)
     if isinstance(expr, Agg):
@@ -363,6 +364,7 @@ def has_aggregate(expr: Expr | None) -> bool:
 
 
 def has_window(expr: Expr) -> bool:
+    stops.check()
     if isinstance(expr, Window):
         return True
     if isinstance(expr, SubQuery):
@@ -372,6 +374,7 @@ def has_window(expr: Expr) -> bool:
 
 def windows_in(node: Any) -> list[Window]:
     """Windows of this block; those inside sub-queries belong to them."""
+    stops.check()
     if isinstance(node, Window):
         return [node]
     if isinstance(node, SubQuery):

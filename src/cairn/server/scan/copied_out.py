@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cairn.model.errors import QueryCanceled, Unsupported
-from cairn.model.rpc import RowShape
+from cairn.model.types.row_shape import RowShape
 from cairn.model.types.values import OIDS
 from cairn.node.statements.owner.encoding import rows_encoder
 from cairn.pgwire.copy import CopyFormat

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cairn.model.rpc import RowShape
+from cairn.model.types.row_shape import RowShape
 from cairn.model.types.shown import shown_reader
 from cairn.model.types.values import OIDS, ColumnType
 from cairn.model.types.widths import Width

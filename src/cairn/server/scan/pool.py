@@ -18,7 +18,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from cairn.model.errors import CairnError, QueryCanceled, StorageDamaged
-from cairn.model.rpc import ReadRequest, RowShape
+from cairn.model.rpc import ReadRequest
+from cairn.model.types.row_shape import RowShape
 from cairn.server.caller import Caller
 from cairn.server.face import PgFace
 from cairn.server.scan.statement import LinesAsked

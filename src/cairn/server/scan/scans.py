@@ -26,9 +26,10 @@ from cairn.model.errors import (
     QueryCanceled,
     TableUnderDdl,
 )
-from cairn.model.rpc import ReadRequest, RowShape
+from cairn.model.rpc import ReadRequest
 from cairn.model.settings import limits
 from cairn.model.sharding.spans import Ranges, merged
+from cairn.model.types.row_shape import RowShape
 from cairn.node.statements.context import ASKED
 from cairn.server.caller import Caller
 from cairn.server.scan import pool as scan_pool

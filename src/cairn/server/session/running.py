@@ -15,9 +15,10 @@ from cairn.model.errors import (
     QueryCanceled,
     StatementInvalidated,
 )
-from cairn.model.rpc import RowShape, WriteResponse
+from cairn.model.rpc import WriteResponse
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tracing import Parent, without_parent
+from cairn.model.types.row_shape import RowShape
 from cairn.net.spans import ACTIVE, Span
 from cairn.node.statements.asker.hops import Hop
 from cairn.node.statements.asker.streams import Stream

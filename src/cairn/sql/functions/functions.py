@@ -37,18 +37,17 @@ from cairn.sql.functions import (
     json_values,
     lists,
     maths,
-    number_formats,
     numbers,
     patterns,
     regexps,
     spans,
     splitting,
     texts,
-    time_formats,
     times,
     words,
     zones,
 )
+from cairn.sql.functions.formats import number_formats, time_formats
 from cairn.sql.functions.jsonpath import json_paths
 from cairn.sql.functions.numbers import strict, total
 from cairn.sql.functions.words import LABELS

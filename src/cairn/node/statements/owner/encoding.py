@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.rpc import RowShape
+from cairn.model.types.row_shape import RowShape
 from cairn.model.types.shown import shown_reader
 from cairn.model.types.values import OIDS, ColumnType
 from cairn.model.types.widths import Width

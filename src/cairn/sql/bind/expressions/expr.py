@@ -87,7 +87,7 @@ def bind_expr(scope: Scope, node: exp.Expr) -> Expr:
             raise refuse(node)
         found = handler(scope, node)
         # sqlglot keeps the NOT of `NOT LIKE` and its kind inside the node.
-        return Call(B, "not", (found,)) if node.args.get("negate") else found
+        return binder.weighed(Call(B, "not", (found,)) if node.args.get("negate") else found)
     except CairnError as error:
         if error.position is None:
             error.position = walk_position(node)

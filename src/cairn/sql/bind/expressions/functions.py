@@ -164,13 +164,22 @@ def _written(binder: Binder, arg: Expr) -> Expr:
 
 
 def _extreme(type_: ColumnType, name: str, args: tuple[Expr, ...]) -> Expr:
-    """GREATEST and LEAST pass over NULLs, unlike SQLite's max(a, b)."""
-    best, sign = args[0], ">" if name == "greatest" else "<"
-    for arg in args[1:]:
-        keep = Call(B, "or", (Call(B, "is_null", (arg,)), Call(B, sign, (best, arg))))
-        whens = ((Call(B, "is_null", (best,)), arg), (keep, best))
-        best = Case(type_, whens, arg)
-    return best
+    """GREATEST and LEAST pass over NULLs, unlike SQLite's max(a, b).
+
+    The first that none of the later ones beats: all of the earlier ones are beaten by it.
+    """
+    sign = ">=" if name == "greatest" else "<="
+
+    def is_best(at: int) -> Expr:
+        arg = args[at]
+        beaten = (
+            Call(B, "or", (Call(B, "is_null", (each,)), Call(B, sign, (arg, each))))
+            for each in args[at + 1 :]
+        )
+        return Call(B, "and", (Call(B, "not", (Call(B, "is_null", (arg,)),)), *beaten))
+
+    whens = tuple((is_best(at), arg) for at, arg in enumerate(args[:-1]))
+    return Case(type_, whens, args[-1])
 
 
 # --- aggregates -----------------------------------------------------------------------------------
