@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import to_thread
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -26,6 +27,7 @@ from cairn.node.rows.routes import Routes
 from cairn.node.statements.asker.dispatch import WRITE_S, Back, Dispatch, unknown
 from cairn.node.statements.asker.hops import HERE, Answered, Hop, Hops
 from cairn.node.statements.asker.owners import Owners, Params
+from cairn.node.statements.asker.packing import MANY_ROWS, may_pack, packed_rows
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.context import Context
 from cairn.node.statements.owner.writes import Done, Insert
@@ -278,7 +280,12 @@ class _Statement:
             case plans.ShardedInsert():
                 return await self._insert(plan, plan.rows(params))
             case plans.InsertSelect():
-                return await self._insert(plan, plan.rows(await self._find(plan.read, params)))
+                found = await self._find(plan.read, params)
+                if self._back is None and may_pack(plan, found):
+                    buckets = self._owners.state.catalog.tiers[plan.tier].bucket_count
+                    packed = await packed_rows(plan, found, buckets, self._context)
+                    return await self.insert_packed(plan.table, plan.tier, packed)
+                return await self._insert(plan, plan.rows(found))
             case plans.ScatterWrite():
                 return await self._scatter_write(plan, params)
             case plans.KeyedWrite():
@@ -399,7 +406,9 @@ class _Statement:
         changes: list[plans.Change] = []
 
         async def read() -> None:
-            changes[:] = plan.changes(await self._find(plan.read, params))
+            found = await self._find(plan.read, params)
+            is_many = len(found) >= MANY_ROWS
+            changes[:] = await to_thread(plan.changes, found) if is_many else plan.changes(found)
 
         def requests(only: Ranges | None) -> dict[str, WriteRequest]:
             self._owners.check_operable(plan.table, is_begun=self._is_begun(only))
