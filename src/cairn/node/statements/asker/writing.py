@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -14,16 +15,21 @@ from cairn.model.errors import (
     CasRetry,
     NumbersNeeded,
     Unreachable,
-    Unsupported,
 )
 from cairn.model.log.packed_rows import PackedRows
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.sharding.spans import Ranges, contains
 from cairn.model.tables.schema import Table
 from cairn.native.point_inserts import PointInsert
-from cairn.node.rows.routes import Routes
 from cairn.node.statements.asker.dispatch import WRITE_S, Back, Dispatch, unknown
 from cairn.node.statements.asker.hops import HERE, Answered, Hop, Hops
+from cairn.node.statements.asker.keyed import (
+    QUICK_ROWS,
+    KeyedChanges,
+    by_bucket,
+    forgotten,
+    made_of,
+)
 from cairn.node.statements.asker.owners import Owners, Params
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.context import Context
@@ -277,7 +283,9 @@ class _Statement:
             case plans.ShardedInsert():
                 return await self._insert(plan, plan.rows(params))
             case plans.InsertSelect():
-                return await self._insert(plan, plan.rows(await self._find(plan.read, params)))
+                found = await self._find(plan.read, params)
+                rows = await made_of(found, plan.rows)
+                return await self._insert(plan, rows)
             case plans.ScatterWrite():
                 return await self._scatter_write(plan, params)
             case plans.KeyedWrite():
@@ -311,10 +319,12 @@ class _Statement:
     ) -> int:
         if self._back is not None:
             self._back.inserted = rows
-        by_bucket: dict[int, list[Row]] = {}
-        for bucket, row in rows:
-            by_bucket.setdefault(bucket, []).append(row)
-        return await self.insert_rows(plan.table, plan.tier, plan.sql, by_bucket)
+        is_long = len(rows) > QUICK_ROWS
+        found = await made_of(rows, by_bucket, forget=self._back is None)
+        count = await self.insert_rows(plan.table, plan.tier, plan.sql, found)
+        if is_long:
+            await forgotten(found)
+        return count
 
     async def insert_rows(
         self,
@@ -393,82 +403,30 @@ class _Statement:
         """Read, then change by key; read again if a row vanished in between."""
         for attempt in range(KEYED_ATTEMPTS):
             found = await self._find(plan.read, params)
-            changes = plan.changes(found)
+            changes = await made_of(found, partial(_changes, plan))
 
             def requests(
-                only: Ranges | None, changes: list[plans.Change] = changes
+                only: Ranges | None, changes: KeyedChanges = changes
             ) -> dict[str, WriteRequest]:
                 self._owners.check_operable(plan.table, is_begun=self._is_begun(only))
-                return _keyed_requests(plan, changes, self._owners.routes, only, self._operation)
+                return changes.requests(plan, self._owners.routes, only, self._operation)
 
             try:
                 await self._dispatch.write_all(requests)
-                return len(changes)
+                if changes.count > QUICK_ROWS:
+                    await forgotten(changes)
+                return changes.count
             except CasRetry:
                 if attempt == KEYED_ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
 
 
+def _changes(plan: plans.KeyedWrite, found: Sequence[Row]) -> KeyedChanges:
+    return KeyedChanges(plan.changes(found))
+
+
 def put_by_bucket(rows: Iterable[Row], found: defaultdict[int, list[Row]]) -> None:
     """Physical rows, which begin with their bucket, as `insert_rows` wants them."""
     for row in rows:
         found[row[0]].append(row)
-
-
-def _keyed_requests(
-    plan: plans.KeyedWrite,
-    changes: list[plans.Change],
-    routes: Routes,
-    only: Ranges | None,
-    operation: str | None,
-) -> dict[str, WriteRequest]:
-    """What each replicaset does: delete by key, insert what comes, update what stays.
-
-    An operation is repeated after a crash. Where a row leaves one replicaset for another, the first
-    half would hide it from the second: that cannot be repeated, so it is refused.
-    """
-
-    def is_left(bucket: int) -> bool:
-        return only is None or contains(only, bucket)
-
-    gone: dict[str, list[Row]] = {}
-    come: dict[str, list[Row]] = {}
-    stay: dict[str, list[Row]] = {}
-    buckets: dict[str, set[int]] = {}
-    for change in changes:
-        owner = routes.owner(plan.tier, change.old_bucket)
-        if is_left(change.old_bucket):
-            buckets.setdefault(owner, set()).add(change.old_bucket)
-            if change.update is not None:
-                stay.setdefault(owner, []).append(change.update)
-                continue
-            gone.setdefault(owner, []).append((change.old_bucket, *change.key))
-        if change.update is not None or change.new is None or change.new_bucket is None:
-            continue
-        if is_left(change.new_bucket):
-            if operation is not None and owner != routes.owner(plan.tier, change.new_bucket):
-                raise Unsupported(
-                    "an operation of the queue cannot move a row to another replicaset",
-                    hint="run the UPDATE of the distribution key in a session",
-                )
-            owner = routes.owner(plan.tier, change.new_bucket)
-            buckets.setdefault(owner, set()).add(change.new_bucket)
-            come.setdefault(owner, []).append(change.new)
-    return {
-        owner: WriteRequest(
-            plan.table.id,
-            plan.table.schema_version,
-            plan.delete_sql,
-            tuple(gone.get(owner, ())),
-            buckets=tuple(sorted(touched)),
-            more=tuple(
-                (sql, tuple(part[owner]))
-                for sql, part in ((plan.insert_sql, come), (plan.update_sql, stay))
-                if sql is not None and owner in part
-            ),
-            must_change=len(gone.get(owner, ())),
-            operation=operation,
-        )
-        for owner, touched in buckets.items()
-    }
