@@ -36,13 +36,13 @@ from cairn.server.audit import Who, statement
 from cairn.server.face import PgFace
 from cairn.server.session.blocks import Block
 from cairn.server.session.copy.copying import CopyIn
+from cairn.server.session.entering.start_up import StartUp
 from cairn.server.session.extended import Extended
 from cairn.server.session.leaving import Leaving
 from cairn.server.session.running import Running
 from cairn.server.session.sending import Intake, Sending
 from cairn.server.session.settings import Parameters
 from cairn.server.session.simple import Simple
-from cairn.server.session.start_up import StartUp
 from cairn.server.session.states import (
     CLOSING,
     ENTERING,

@@ -72,6 +72,11 @@ class KeyedChanges:
         self._gone, self._come, self._stay = gone, come, stay
         self._buckets = sorted({*gone, *come, *stay})
 
+    @property
+    def moves(self) -> bool:
+        """Whether rows come, with a new key or in another bucket."""
+        return bool(self._come)
+
     def clear(self) -> None:
         for rows in (self._gone, self._come, self._stay):
             rows.clear()

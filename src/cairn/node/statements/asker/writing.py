@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -37,7 +38,7 @@ from cairn.node.statements.owner.writes import Done, Insert
 from cairn.sql import plans
 from cairn.storage.files.pieces import Row
 
-KEYED_ATTEMPTS = 5
+KEYED_ATTEMPTS, KEYED_PAUSE_S = 64, 0.002
 Asked = tuple[bytes, int, int]  # a request, where its parameters begin, and its row's bucket
 FEW_ROWS = 16  # that are written without a task
 FEW_BUCKETS = 100  # rows of no more are written in a moment
@@ -400,22 +401,32 @@ class _Statement:
         return await self._dispatch.write_all(requests)
 
     async def _keyed_write(self, plan: plans.KeyedWrite, params: Params) -> int:
-        """Read, then change by key; read again if a row vanished in between."""
-        for attempt in range(KEYED_ATTEMPTS):
+        """Read, then change by key; read again if a row vanished or was changed in between.
+
+        Where some replicasets have done their part, the others read anew for theirs: but no row
+        that goes from one to another, whose halves belong together.
+        """
+        read_now: list[KeyedChanges] = []  # one
+
+        async def read() -> None:
             found = await self._find(plan.read, params)
-            changes = await made_of(found, partial(_changes, plan))
+            read_now[:] = [await made_of(found, partial(_changes, plan))]
 
-            def requests(
-                only: Ranges | None, changes: KeyedChanges = changes
-            ) -> dict[str, WriteRequest]:
-                self._owners.check_operable(plan.table, is_begun=self._is_begun(only))
-                return changes.requests(plan, self._owners.routes, only, self._operation)
+        def requests(only: Ranges | None) -> dict[str, WriteRequest]:
+            self._owners.check_operable(plan.table, is_begun=self._is_begun(only))
+            return read_now[0].requests(plan, self._owners.routes, only, self._operation)
 
+        for attempt in range(KEYED_ATTEMPTS):
+            await asyncio.sleep(attempt // 8 * KEYED_PAUSE_S)  # others were quicker, time and again
+            await read()
+            [changes] = read_now
             try:
-                await self._dispatch.write_all(requests)
+                again = None if changes.moves else read
+                done = await self._dispatch.write_all(requests, again=again)
+                count = changes.count if changes.moves else done
                 if changes.count > QUICK_ROWS:
                     await forgotten(changes)
-                return changes.count
+                return count
             except CasRetry:
                 if attempt == KEYED_ATTEMPTS - 1:
                     raise
