@@ -5,13 +5,13 @@ One by one they would take the event loop for seconds, at the asker and at their
 
 from __future__ import annotations
 
-from asyncio import to_thread
+from functools import partial
 
 from cairn.model import stops
 from cairn.model.log.packed_rows import PackedRows
 from cairn.native.batches import RowBatch
 from cairn.native.library import library
-from cairn.node.statements.context import Context
+from cairn.node.statements.asker.keyed import made_of
 from cairn.sql import plans
 from cairn.sql.render.row_sql import insert_sql
 from cairn.storage.files.pieces import Row
@@ -25,13 +25,11 @@ def may_pack(plan: plans.InsertSelect, found: list[Row]) -> bool:
     return len(found) >= MANY_ROWS and is_plain and library() is not None
 
 
-async def packed_rows(
-    plan: plans.InsertSelect, found: list[Row], buckets: int, context: Context
-) -> PackedRows:
-    return await context.watched(to_thread(_packed, plan, found, buckets))
+async def packed_rows(plan: plans.InsertSelect, found: list[Row], buckets: int) -> PackedRows:
+    return await made_of(found, partial(_packed, plan, buckets))
 
 
-def _packed(plan: plans.InsertSelect, found: list[Row], buckets: int) -> PackedRows:
+def _packed(plan: plans.InsertSelect, buckets: int, found: list[Row]) -> PackedRows:
     """Piece by piece: nobody can come between one step of C."""
     batch = RowBatch()
     for at in range(0, len(found), MANY_ROWS):
