@@ -49,7 +49,11 @@ $(VENV)/.profile: requirements/profile.txt $(VENV)/.dev
 	$(BIN)/pip install -q --require-hashes -r requirements/profile.txt
 	touch $@
 
-demo: setup $(VENV)/.spark
+# Java starts in half of the time with an archive of Spark's classes; it is made once.
+$(VENV)/.classes: $(VENV)/.spark
+	$(BIN)/python -m cairn.spark.class_archive && touch $@ || true
+
+demo: setup $(VENV)/.classes
 	$(BIN)/cairn demo --base-port $(PORT) --sample examples/orders.csv
 
 demo-core: setup

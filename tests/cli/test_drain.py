@@ -6,9 +6,11 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 
+from cairn.cli.steering import rebalance
 from cairn.cli.steering.drain import far
 from tests.cluster.backups import cairn, command
 from tests.cluster.harness import Cluster, eventually
@@ -21,6 +23,22 @@ def test_it_tells_in_a_sentence_why_it_does_not_go_on() -> None:
     status = {"moves": [move], "replicasets": [{"name": "r1", "buckets": 100}]}
     told = "r1 owns 100 buckets, 7 rows of those that move are left; r2 has no master"
     assert far(status, "r1") == told
+
+
+def test_who_watches_is_told_what_changed_and_nothing_twice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parts = [{"start": 1, "end": 9}]
+    tiers = [[{"tier": "default", "replicasets": [], "wanted": wanted}] for wanted in (parts, [])]
+    states = [{"moves": [], "waits": [], "paused": False, "tiers": each} for each in tiers]
+    answers = iter([states[0], states[0], states[0], states[1]])
+    monkeypatch.setattr(rebalance, "EVERY_S", 0.0)
+    monkeypatch.setattr(rebalance, "Talk", Mock())
+    monkeypatch.setattr(rebalance, "_ask", lambda *_: next(answers))
+    assert rebalance.run_rebalance(None, None, "status", wait=True) == 0
+    told = capsys.readouterr().out
+    assert told.count("9 buckets are still to move, in 1 piece\n") == 1
+    assert told.count("nothing moves, and nothing has to") == 1
 
 
 def test_a_replicaset_is_drained_interrupted_and_taken_back(new_cluster: Make) -> None:

@@ -37,6 +37,7 @@ def status(*rows: dict[str, Any], leader: str | None = "i1") -> dict[str, Any]:
     return {
         "raft": {"leader": leader},
         "instances": list(rows),
+        "problems": [] if leader else ["there is no Raft leader: i2 cannot be reached"],
         "replicasets": [
             {"name": "r1", "master": names[0], "target_master": names[0], "members": names}
         ],
@@ -54,7 +55,7 @@ def test_replicas_come_first_and_the_leader_of_raft_last() -> None:
     [
         (status(row("i1"), row("i2")), None),
         (status(row("i1"), row("i2", lag_rows=100)), None),
-        (status(row("i1"), leader=None), "there is no Raft leader"),
+        (status(row("i1"), leader=None), "there is no Raft leader: i2 cannot be reached"),
         (status(row("i1"), row("i2", answers=False)), "i2 is not Online"),
         (status(row("i1"), row("i2", current_state="Offline(1)")), "i2 is not Online"),
         (

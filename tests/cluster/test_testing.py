@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.model.errors import CairnError
 from cairn.testing import Cluster
 
 pytestmark = pytest.mark.cluster
@@ -31,6 +32,17 @@ def test_nothing_of_one_test_is_left_for_the_next() -> None:
         assert cluster.sql("SELECT count(*) FROM stays") == [(0,)]
         directory = cluster.directory
     assert not directory.exists()
+
+
+def test_rows_that_a_killed_master_acknowledged_stay_if_the_test_asks_for_that() -> None:
+    with Cluster(3, 3, "sync") as cluster:
+        cluster.sql("CREATE TABLE sales (id INT PRIMARY KEY)")
+        for replica in set(cluster.instances) - {cluster.master()}:
+            cluster.pause(replica)
+        with pytest.raises(CairnError, match="a majority of the replicaset has not confirmed"):
+            cluster.sql("INSERT INTO sales VALUES (1)")
+        for name in cluster.instances:
+            cluster.resume(name)
 
 
 def test_the_example_application_passes_its_own_tests() -> None:

@@ -126,6 +126,31 @@ def copy(target: Target, chance: random.Random) -> None:
     _copy_in(target, f"COPY things ({names}) FROM STDIN{options}", mutated(chance, _LINES))
 
 
+_COLUMNS = ("id", "t", "d", "n", "b", "u", "at", "w", "y", "v", "j", "l", "s")
+
+
+def binary(target: Target, chance: random.Random) -> None:
+    """COPY's binary format: what we tell ourselves, changed."""
+    names = ["id", *chance.sample(_COLUMNS[1:], chance.randrange(4))]
+    first = chance.randrange(10**6, 10**9)
+    values = {
+        "u": "gen_random_uuid()",
+        "at": "now()",
+        "w": "localtimestamp",
+        "y": "current_date",
+        "v": "interval '1 mon 2 days 3 s'",
+        "j": """'{"a": [1, null]}'::json""",
+        "l": "ARRAY[1, NULL, 3]",
+        "s": "ARRAY['a', '']",
+    }
+    shown = ", ".join([f"id + {first}", *(values.get(each, each) for each in names[1:])])
+    asked = f"COPY (SELECT {shown} FROM things WHERE id <= 3) TO STDOUT (FORMAT binary)"
+    with target.node.connect() as connection, connection.cursor().copy(asked) as reading:
+        data = b"".join(bytes(each) for each in reading)
+    text = f"COPY things ({', '.join(names)}) FROM STDIN (FORMAT binary)"
+    _copy_in(target, text, mutated(chance, data))
+
+
 def arrow(target: Target, chance: random.Random) -> None:
     count = chance.randrange(5)
     keys = pa.array(range(1_000, 1_000 + count), pa.int64())
@@ -198,7 +223,8 @@ async def _peers(target: Target, chance: random.Random) -> None:
         body = msgspec.msgpack.encode(_body(chance, name))
         if chance.random() < 0.4:
             changed = mutated(chance, body) or b"\xc0"
-            body = changed if name not in _WITH_TEXT or _has_our_texts(changed) else body
+            if name != "promise" and (name not in _WITH_TEXT or _has_our_texts(changed)):
+                body = changed
         if chance.random() < 0.2:
             link.tell(name, body)
         else:
@@ -240,7 +266,11 @@ def _has_our_texts(body: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return True
     parts = [found, found.get("read")] if isinstance(found, dict) else []
-    return all(each.get("sql") in _TEXTS for each in parts if isinstance(each, dict))
+    return all(
+        each.get("sql") in _TEXTS and each.get("grouped", "") in ("", *_TEXTS)
+        for each in parts
+        if isinstance(each, dict)
+    )
 
 
 def _body(chance: random.Random, name: str) -> Any:
@@ -249,9 +279,11 @@ def _body(chance: random.Random, name: str) -> Any:
         return chance.randbytes(chance.randrange(40))
     if name == "expel":  # a member may do that
         return {"instance": any_text(chance) + "?"}
+    if name == "promise":  # of the next epoch, and the master would wait for it ever after
+        return {"replicaset": any_text(chance), "epoch": chance.choice((-1, 0, 1, 1 << 40))}
     body = valued(chance, msgspec.inspect.type_info(kind))
     if name in _WITH_TEXT and isinstance(body, dict):
-        known = {"sql": chance.choice(_TEXTS), "args": [], "rows": []}
+        known = {"sql": chance.choice(_TEXTS), "grouped": "", "args": [], "rows": []}
         body |= known | ({"tables": []} if name == "join_rows" else {})
         if isinstance(read := body.get("read"), dict):
             read |= known
@@ -400,6 +432,7 @@ KINDS: dict[str, Step] = {
     "peers": peers,
     "arrow": arrow,
     "copy": copy,
+    "binary": binary,
     "http": http,
     "config": config,
     "console": console,

@@ -15,6 +15,9 @@ from tests.fuzz.target import Broken, Target
 
 WORD = "Zx9-sesam-Qv7"  # no statement has it
 KEPT = "SELECT id, t FROM secret ORDER BY id"
+#: The other kinds work as the admin, who may `GRANT ALL ON ALL TABLES … TO public`.
+GIVEN = """SELECT 1 FROM _pico_privilege WHERE object_type = 'table'
+    AND object_id = (SELECT id FROM _pico_table WHERE name = 'secret')"""
 NAMES = ("things", "names", "kin0", "kin1", "tmp1", "seen0", "seen1", "nobody")
 
 
@@ -44,9 +47,16 @@ def secrets(target: Target, chance: random.Random) -> None:
             if result.status in (pq.ExecStatus.COPY_OUT, pq.ExecStatus.COPY_IN):
                 break
             if any(WORD in each for each in told):
-                raise Broken(f"the secret was told: {text!r} {grammar.params}")
+                _blame(target, f"the secret was told: {text!r} {grammar.params}")
+                return
     if target.node.sql(KEPT) != rows:
-        raise Broken(f"the secret was changed, last by {text!r}")
+        _blame(target, f"the secret was changed, last by {text!r}")
+
+
+def _blame(target: Target, what: str) -> None:
+    """Unless the secret is none: an operation of the queue has given it away meanwhile."""
+    if not target.node.sql(GIVEN):
+        raise Broken(what)
 
 
 def _texts(result: pq.abc.PGresult) -> str:
@@ -72,4 +82,9 @@ def _made(target: Target) -> list[tuple[int, str]]:
         node.sql(f"CREATE USER spy WITH PASSWORD '{PASSWORD}'")
         for right in ("CREATE TABLE", "CREATE PROCEDURE"):
             node.sql(f"GRANT {right} TO spy")
+    if node.sql(GIVEN):
+        node.sql("REVOKE ALL ON TABLE secret FROM public")
+        node.sql("DELETE FROM secret")
+        for number, text in rows:
+            node.sql(f"INSERT INTO secret VALUES ({number}, '{text}', NULL)")
     return rows

@@ -19,11 +19,12 @@ from cairn.client.settings import parse_dsn
 from cairn.model.errors import InvalidParameter, ProtocolViolation
 from cairn.model.rpc import (
     BlockItem,
+    BlockRequest,
     ReadRequest,
-    RowShape,
     SchemaChangeRequest,
     WaitIndexRequest,
 )
+from cairn.model.types.row_shape import RowShape
 from cairn.node.statements.blocks.block_owner import values_of
 from cairn.sql.api import prepare
 from tests.fuzz import files as fuzzed
@@ -103,6 +104,14 @@ def test_a_peers_block_has_values_for_its_parameters(args: tuple[Any, ...], now:
     assert len(values_of(good, prepared)) == 1 + prepared.hidden
     with pytest.raises(ProtocolViolation):
         values_of(msgspec.structs.replace(good, args=args, now=now), prepared)
+
+
+def test_a_peers_block_has_a_statement_or_a_read() -> None:
+    values = {"items": [], "is_commit": False, "tier": "default"}
+    read = {"sql": "SELECT 1", "args": [], "tables": {}}
+    msgspec.convert({**values, "read": read}, BlockRequest)
+    with pytest.raises(msgspec.ValidationError, match="neither a statement nor a read"):
+        msgspec.convert(values, BlockRequest)
 
 
 @pytest.mark.parametrize("seconds", ["x", "nan", "-1", "inf", ""])

@@ -154,6 +154,20 @@ def test_a_parameter_that_nobody_knows_is_refused(port: int) -> None:
             sql.execute(text)
 
 
+@pytest.mark.parametrize("name", ["pg_session_bytes_max", "auth_rules", "is_superuser"])
+def test_what_a_session_cannot_have_of_its_own_is_not_taken_as_if_it_could(
+    port: int, name: str
+) -> None:
+    """SET was answered, SHOW told the new value, and nothing had changed."""
+    with connect(port) as sql:
+        before = sql.execute(f"SHOW {name}").fetchone()
+        with pytest.raises(psycopg.errors.CantChangeRuntimeParam, match="cannot be changed"):
+            sql.execute(f"SET {name} = '1'")
+        with pytest.raises(psycopg.errors.CantChangeRuntimeParam, match="cannot be changed"):
+            sql.execute(f"SELECT set_config('{name}', '1', false)")
+        assert sql.execute(f"SHOW {name}").fetchone() == before
+
+
 def test_several_tables_are_emptied_and_dropped_and_upkeep_says_that_there_is_none(
     port: int,
 ) -> None:

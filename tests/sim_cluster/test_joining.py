@@ -19,7 +19,7 @@ from cairn.sim.cluster import runtime
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.world import World
 from cairn.storage.raft_db.raft_store import RaftStore
-from tests.sim_cluster.scenes import founded, world_of
+from tests.sim_cluster.scenes import founded, inside, world_of
 
 STEPS = (
     "before the request",
@@ -286,5 +286,25 @@ def test_who_joins_while_no_majority_is_there_asks_again_and_is_one_member() -> 
         assert leader.instance is not None
         names = [row.name for row in leader.instance.state.cluster.instances.values()]
         assert sorted(names) == ["a", "b", "c"]
+
+    world.run(script)
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_who_was_just_admitted_is_not_taken_for_one_that_went_away(
+    seed: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is Offline until it is Online. Its links are kept, and it asks to be Online once."""
+    world = world_of("a", "b", "c", "d", factor=2, seed=seed)
+
+    async def script() -> None:
+        with caplog.at_level("INFO", "cairn.net"), caplog.at_level("INFO", "cairn.sentinel"):
+            await founded(world)
+            world.add("e", ("a:3301",)).start()
+            await world.settled(60.0)
+        assert "was declared Offline" not in caplog.text
+        leader = inside(world.nodes["a"])
+        grades = {str(row.current_state) for row in leader.state.cluster.instances.values()}
+        assert grades == {"Online(1)"}
 
     world.run(script)

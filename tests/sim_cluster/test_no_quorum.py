@@ -14,6 +14,7 @@ from cairn.model.rpc import Empty, ExpelRequest, IndexResponse
 from cairn.model.tables import system_tables as system
 from cairn.node.consensus.raft_runner import ELECTION_TICKS, TICK_S
 from cairn.node.instance import Instance
+from cairn.server.calls import rebalance
 from tests.sim_cluster.scenes import Triple, founded, inside, played, world_of
 
 
@@ -33,6 +34,25 @@ def test_without_a_quorum_the_missing_voters_are_named() -> None:
         with pytest.raises(NoQuorum) as caught:
             await alone.leader.ask("expel", request, Empty, 10.0)
         assert caught.value.sqlstate == "40003"  # it was sent, and nobody knows what became of it
+
+    played("async", script)
+
+
+def test_a_backup_and_a_look_at_the_moves_name_whom_to_start() -> None:
+    async def script(scene: Triple) -> None:
+        loop = asyncio.get_running_loop()
+        alone = inside(scene.third)
+        scene.leader.crash()
+        scene.master.crash()
+        began = loop.time()
+        with pytest.raises(NoQuorum, match="cannot be reached"):
+            await alone.backup_taker.take({})
+        assert loop.time() - began < 15.0
+        missing = ", ".join(sorted((scene.leader.name, scene.master.name)))
+        assert (await rebalance.status(alone))["waits"] == [
+            f"there is no Raft leader: {missing} cannot be reached "
+            "(start what is missing: 2 of the voters a, b, c must run)"
+        ]
 
     played("async", script)
 

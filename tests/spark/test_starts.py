@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from cairn.cli.data.spark_runs import plain_interrupts
 from cairn.spark import class_archive, launchers
 from cairn.spark.launchers import UnsafeDirectory, launcher, python_for_workers
 
@@ -117,3 +119,16 @@ def test_spark_starts_with_an_archive_that_is_made_and_with_one_that_is_damaged(
             capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (0, "10\n"), done.stderr[-2000:]
+
+
+def test_what_fails_after_an_interrupt_is_told_as_the_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt), plain_interrupts():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            raise RuntimeError("Answer from Java side is empty")
+
+
+def test_what_fails_without_an_interrupt_is_told_as_it_is() -> None:
+    with pytest.raises(RuntimeError, match="of its own"), plain_interrupts():
+        raise RuntimeError("of its own")

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import pytest
 
@@ -115,3 +116,34 @@ def test_mangled_statements_never_crash(cluster: Cluster) -> None:
         text = " ".join(words)
         sqlstate = sqlstate_of(lambda text=text: prepare(text, cluster.catalog, user_id=1))
         assert sqlstate[:2] not in ("XX", "08"), text
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "nullif({}, 1)",
+        "greatest({}, 1)",
+        "CASE {} WHEN 1 THEN 2 WHEN 3 THEN 4 END",
+        "concat({}::bool, '')::bool::int",
+    ],
+)
+def test_a_short_text_that_stands_for_an_endless_expression_is_refused(
+    cluster: Cluster, form: str
+) -> None:
+    """Each names its operand more than once. Whoever planned it was busy for ever, on the loop."""
+    text = "id"
+    for _ in range(30):
+        text = form.format(text)
+    problem = failure(cluster, f"SELECT {text} FROM item")
+    assert problem.sqlstate == "54001"
+    assert "stands for more than" in problem.message
+
+
+def test_the_greatest_and_the_least_of_many_are_found(cluster: Cluster) -> None:
+    """Each operand tripled the expression: twenty ended the instance."""
+    numbers = [*range(7, 30), *range(7)]
+    words = ", ".join(map(str, numbers))
+    assert cluster.run(f"SELECT greatest(NULL, {words}, NULL), least({words}, NULL)") == [(29, 0)]
+    assert cluster.run("SELECT greatest(NULL, 1.50, 1.5), least(NULL::int, NULL)") == [
+        (Decimal("1.50"), None)
+    ]

@@ -101,7 +101,7 @@ INNER: dict[str, str] = {
     **{f"n_{name}": "N N" for name in ["add", "sub", "mul", "div", "mod"]},
     **{f"z_{name}": "N N" for name in ["add", "sub", "mul", "mod"]},
     "z_neg": "N", "z_abs": "N", "z_round": "N I", "z_trunc": "N I", "n_padded": "N I", "n_key": "N", "i_scale": "N", "store_z": "N",
-    "i_neg": "I", "i_not": "I", "n_neg": "N", "store_n": "N", "store_fit": "N S I I", "store_u": "I",
+    "i_neg": "I", "i_not": "I", "n_neg": "N", "store_n": "N", "store_fit": "N S I I", "i_fit": "I I", "store_u": "I",
     "d_of_n": "N", "i_of_d": "D", "n_of_i": "I", "n_of_d": "D", "i_of_n": "N",
     "n_scaled": "N I I", "n_sum2": "I I", "n_avg2": "I I I", "n_avg": "N I", "d_avg": "D I",
     "n_spread": "N N I S", "n_spread_of": "ln S", "d_regression": "S I N N N N N",

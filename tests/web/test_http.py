@@ -41,3 +41,19 @@ def test_an_instance_says_how_it_is(new_cluster: Callable[..., Cluster]) -> None
     assert "<title>Cairn</title>" in get(port, "/")[1]
     assert get(port, "/nowhere")[0] == 404
     assert f"the console is at http://127.0.0.1:{port}" in cluster["i1"].log()
+
+
+def test_without_a_quorum_a_probe_says_whom_to_start(
+    new_cluster: Callable[..., Cluster],  # noqa: F811
+) -> None:
+    [port] = free_ports(1)
+    cluster = new_cluster("--init-replication-factor", "1")
+    cluster.start("i1").add("i2").start("--http-listen", f"127.0.0.1:{port}")
+    eventually(lambda: get(port, "/api/v1/health/ready")[0] == 200, "ready")
+    cluster["i1"].kill()
+    told = (
+        "there is no Raft leader: i1 cannot be reached "
+        "(start what is missing: 2 of the voters i1, i2 must run)"
+    )
+    answer = {"status": "not_ready", "reason": told}
+    eventually(lambda: json.loads(get(port, "/api/v1/health/ready")[1]) == answer, "the reason")

@@ -12,7 +12,7 @@ from cairn.model.log.ranges import Predicate
 from cairn.model.members.moves import MoveSeen
 from cairn.model.members.topology import Instance
 from cairn.model.sharding.parts import ByBuckets
-from cairn.model.types.values import ColumnType
+from cairn.model.types.row_shape import RowShape
 
 #: A time to wait that a timer can take: NaN and infinity are refused with the request.
 Seconds = Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)]
@@ -293,19 +293,6 @@ class SchemaChangeResponse(msgspec.Struct, frozen=True):
     hint: str | None = None
 
 
-class RowShape(msgspec.Struct, frozen=True):
-    """Columns of an answer as its client wants them: types, digits of decimals, format codes."""
-
-    types: tuple[ColumnType, ...]
-    scales: tuple[int | None, ...]
-    formats: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        count = len(self.types)
-        if (len(self.scales), len(self.formats)) != (count, count) or {*self.formats} - {0, 1}:
-            raise ValueError("a type, a scale and a format code (0 or 1) for each column")
-
-
 class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fragment of a query, run where its rows are."""
 
@@ -479,6 +466,10 @@ class BlockRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     is_all: bool = False  # all of the tier's, as far as the asker knows
     timeout_s: Seconds = 30.0
     read: ReadRequest | None = None
+
+    def __post_init__(self) -> None:
+        if not self.items and self.read is None:
+            raise ValueError("neither a statement nor a read")
 
 
 class BlockResponse(msgspec.Struct, frozen=True, omit_defaults=True):

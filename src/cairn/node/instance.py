@@ -223,8 +223,8 @@ class Instance:
         )
         self.backups = Backups(self.name, self.state, self.data, runtime.free_bytes)
         self.backup_taker = BackupTaker(
-            *(self.raft_id, store.path, self.state, self.runner),
-            *(self.leader, peers, runtime, self.backups),
+            *(self.raft_id, store.path, self.state, self.runner, self.leader),
+            *(peers, runtime, self.backups, self.voters),
         )
         self.beat = Beat(self.name, self.local, self.leader, self.moves_shown, self.backups)
 
@@ -356,7 +356,8 @@ class Instance:
 
     def awake(self) -> None:
         """The cluster knows of this life: whatever it asks for now, no earlier one has asked."""
-        self.sentinel.is_active = self.lease.is_awake = True
+        self.sentinel.begin()
+        self.lease.is_awake = True
 
     async def restart(self, request: RestartRequest) -> Empty:
         """Asked by a person: whoever runs this instance lets it leave and starts it anew."""

@@ -114,11 +114,14 @@ class News:
             self._life.end(Ending.EXPELLED)
 
     def _abandon_offline(self) -> None:
-        """Statements on their way to an instance that was declared Offline go elsewhere now."""
+        """Statements on their way to an instance that was declared Offline go elsewhere now.
+
+        Who has just been admitted is Offline too, and was never anything else: it is coming.
+        """
         offline = {
             each.raft_id: each.name
             for each in self._state.cluster.instances.values()
-            if each.current_state.grade is Grade.OFFLINE
+            if each.current_state.grade is Grade.OFFLINE and each.current_state.incarnation
         }
         for raft_id in offline.keys() - self._offline - {self._raft_id}:
             self._peers.abandon(raft_id, f"instance {offline[raft_id]} was declared Offline")

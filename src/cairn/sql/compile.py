@@ -10,14 +10,16 @@ from sqlglot import exp
 
 from cairn.model.errors import LimitExceeded, Unsupported
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Table, type_modifier
+from cairn.model.tables.schema import VARCHAR, Table, type_modifier
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType
+from cairn.model.types.widths import WHOLES, Width
 from cairn.sql.bind.dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
 from cairn.sql.bind.queries.bind import bind_query, binder_of
 from cairn.sql.bind.scope import NOW, Binder, BlockNames, Scope
 from cairn.sql.enum_order import in_declared_order
 from cairn.sql.ir import Col, Expr, Known, Param, Query, Select, output, rewrite, scans_in
+from cairn.sql.param_widths import param_oids as param_oids_of
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.lexer import Token, syntax_error
 from cairn.sql.parse.parse import parse_query, take_options
@@ -92,7 +94,7 @@ def compile_query(
     if binder.uses_now:
         bound = _with_now(bound, numbers.next_param())
     bound = _changed(bound, keeping_zeros)
-    described = _description(bound)
+    described, oids = _description(bound), param_oids_of(bound, types)
     bound = _changed(bound, lambda node: in_declared_order(node, numbers.next_rel))
     told = metadata(bound) if _is_sharded(bound) else ()
     plan = _plan(bound, catalog, numbers)
@@ -129,6 +131,7 @@ def compile_query(
         numbers.param - len(types),
         binder.uses_now,
         bound,
+        oids,
         locks=binder.locks,
         labels=tuple(binder.labels.items()),
     )
@@ -289,9 +292,9 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
         node = (bound.source, *exprs, *where) if looks else ()
     else:
         columns = tuple(
-            _out_column(name, type_, told, origin)
-            for (name, type_), told, origin in zip(
-                output(bound), known(bound), _origins(bound), strict=True
+            _out_column(name, type_, told, source)
+            for (name, type_), told, source in zip(
+                output(bound), known(bound), _sources(bound), strict=True
             )
         )
     if isinstance(bound, (BoundInsert, BoundChange)) and bound.returning is not None:
@@ -304,24 +307,32 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
     return tag, columns, tuple(rights)
 
 
+Source = tuple[Table, int]  # a column of a table, as it is, and its place
+
+
 def _out_column(
-    name: str, type_: ColumnType, told: Known, origin: tuple[int, int, int] | None = None
+    name: str, type_: ColumnType, told: Known, source: Source | None = None
 ) -> OutColumn:
     enum = told if isinstance(told, EnumType) and type_ is ColumnType.STRING else None
     scale = min(told, MOST) if isinstance(told, int) else None
-    return OutColumn(name, type_, scale, enum, origin)
+    narrow = told if isinstance(told, Width) and type_ in WHOLES else None
+    if source is None:
+        return OutColumn(name, type_, scale, enum, narrow=narrow)
+    table, at = source
+    column = table.columns[at]
+    told_oid = column.oid if column.oid == VARCHAR else 0
+    origin = (table.id, at + 1, type_modifier(column))
+    return OutColumn(name, type_, scale, enum, origin, told_oid, narrow)
 
 
-def _origins(query: Query) -> list[tuple[int, int, int] | None]:
+def _sources(query: Query) -> list[Source | None]:
     """Of the columns of a query: those that are columns of tables as they are."""
     if not isinstance(query, Select):
         return [None] * len(output(query))
     tables = {scan.rel: scan.table for scan in scans_in(query.source)}
-    return [_origin(item.expr, tables) for item in query.items]
+    return [_source(item.expr, tables) for item in query.items]
 
 
-def _origin(expr: Expr, tables: dict[int, Table]) -> tuple[int, int, int] | None:
+def _source(expr: Expr, tables: dict[int, Table]) -> Source | None:
     table = tables.get(expr.rel) if isinstance(expr, Col) and expr.at >= 0 else None
-    if table is None or not isinstance(expr, Col):
-        return None
-    return table.id, expr.at + 1, type_modifier(table.columns[expr.at])
+    return None if table is None or not isinstance(expr, Col) else (table, expr.at)

@@ -14,10 +14,12 @@ from cairn.model import stops
 from cairn.model.tables.schema import Table
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType, Physical
+from cairn.model.types.widths import Width
 
 Type = ColumnType | None  # None: not known yet (a quoted literal, NULL, a bare parameter)
-#: Digits after the point of a DECIMAL, or the enum that a text is a label of: see `scales`.
-Known = int | EnumType | None
+#: Digits after the point of a DECIMAL, the enum that a text is a label of, or how wide a whole
+#: number is: see `scales`.
+Known = int | EnumType | Width | None
 BUCKET_AT = -1  # the place of the hidden column `bucket_id`
 
 
@@ -350,6 +352,7 @@ def has_given(node: Any) -> bool:
 
 def has_aggregate(expr: Expr | None) -> bool:
     """Whether an aggregate stands in this expression itself (not in a sub-query or a window)."""
+    stops.check()
     if expr is None or isinstance(expr, SubQuery):
         return expr is not None and any(has_aggregate(each) for each in expr.operands)
     if isinstance(expr, Agg):
@@ -361,6 +364,7 @@ def has_aggregate(expr: Expr | None) -> bool:
 
 
 def has_window(expr: Expr) -> bool:
+    stops.check()
     if isinstance(expr, Window):
         return True
     if isinstance(expr, SubQuery):
@@ -370,6 +374,7 @@ def has_window(expr: Expr) -> bool:
 
 def windows_in(node: Any) -> list[Window]:
     """Windows of this block; those inside sub-queries belong to them."""
+    stops.check()
     if isinstance(node, Window):
         return [node]
     if isinstance(node, SubQuery):

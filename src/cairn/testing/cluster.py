@@ -39,8 +39,10 @@ Names = dict[str, tuple[str, ...]]
 class Cluster:
     """Real instances, each a process of its own, on ports that were free."""
 
-    def __init__(self, instances: int = 1, replication_factor: int = 1) -> None:
-        self._size, self._factor = instances, replication_factor
+    def __init__(
+        self, instances: int = 1, replication_factor: int = 1, replication_mode: str = "async"
+    ) -> None:
+        self._size, self._factor, self._mode = instances, replication_factor, replication_mode
         self._facts: dict[str, Any] = {}
         self._again: list[subprocess.Popen[bytes]] = []
         self._pool: SyncPool | None = None
@@ -51,7 +53,7 @@ class Cluster:
         command = [
             *(*_CAIRN, "demo", "--detach", "--dir", str(self.directory)),
             *("--instances", str(self._size), "--replication-factor", str(self._factor)),
-            *("--base-port", str(_free_ports(self._size))),
+            *("--base-port", str(_free_ports(self._size)), "--replication-mode", self._mode),
         ]
         try:
             done = subprocess.run(

@@ -1,7 +1,7 @@
 """Fixtures of pytest: `pytest_plugins = ["cairn.testing.fixtures"]` in `conftest.py`.
 
 `cairn_instances` and `cairn_replication_factor` in the configuration of pytest say how large the
-cluster is.
+cluster is, `cairn_replication_mode` whether a killed master may take what it acknowledged with it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from cairn.testing.cluster import Cluster
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("cairn_instances", "instances of the cluster (default: 1)", default="1")
     parser.addini("cairn_replication_factor", "copies of each row (default: 1)", default="1")
+    parser.addini("cairn_replication_mode", "async (the default) or sync", default="async")
 
 
 @pytest.fixture(scope="session")
@@ -23,7 +24,8 @@ def cairn_cluster(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     """One for all tests of the session."""
     instances = int(pytestconfig.getini("cairn_instances"))
     factor = int(pytestconfig.getini("cairn_replication_factor"))
-    with Cluster(instances, factor) as cluster:
+    mode = str(pytestconfig.getini("cairn_replication_mode"))
+    with Cluster(instances, factor, mode) as cluster:
         yield cluster
 
 

@@ -63,9 +63,8 @@ def make_app(face: PgFace, *, is_encrypted: bool = False) -> Starlette:
             return "not a member yet"
         if row.current_state.grade is not Grade.ONLINE:
             return f"state is {row.current_state.grade}"
-        if not face.instance.runner.leader_id:
-            return "no Raft leader is known"
-        return None
+        lost = face.instance.voters.no_quorum()
+        return lost.sentence if lost is not None else None
 
     def verdict(why: str | None) -> JSONResponse:
         if why is None:

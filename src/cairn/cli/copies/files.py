@@ -34,7 +34,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 def is_backup(directory: Path) -> bool:
-    return (directory / MANIFEST).is_file()
+    return os.path.isfile(directory / MANIFEST)  # False for a name that no file can have, too
 
 
 def read_manifest(directory: Path) -> Manifest:

@@ -136,7 +136,7 @@ def run(
                 spark = _started(master, title, log.path, SHORT if is_short else "")
                 ready = time.monotonic()
                 bar.watch(spark)
-                with _plain_interrupts():
+                with plain_interrupts():
                     facts = work(spark, where, bar)
         except KeyboardInterrupt as problem:
             say(str(problem) or "stopped by Ctrl-C")
@@ -231,20 +231,31 @@ def _errors_to(path: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _plain_interrupts() -> Iterator[None]:
+def plain_interrupts() -> Iterator[None]:
     """Ctrl-C is an exception here, and SIGTERM the same one: what is begun ends in order.
 
-    PySpark's own handler calls the JVM in the midst of a call.
+    PySpark's own handler calls the JVM in the midst of a call. What fails after it, fails because
+    of it: the connection to the JVM, for one, has an answer on its way that nobody took.
     """
     logging.getLogger().addHandler(logging.NullHandler())  # py4j logs the exception to the root
+    came: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        came.append(number)
+        raise KeyboardInterrupt
+
     try:
         signals = (signal.SIGINT, signal.SIGTERM)
-        before = [signal.signal(each, signal.default_int_handler) for each in signals]
+        before = [signal.signal(each, interrupt) for each in signals]
     except ValueError:  # not the main thread: nobody interrupts it
         yield
         return
     try:
         yield
+    except Exception as problem:
+        if came:
+            raise KeyboardInterrupt from problem
+        raise
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
@@ -256,8 +267,7 @@ def _plain_interrupts() -> Iterator[None]:
 def sentence(problem: Exception) -> tuple[str, bool]:
     """The line that says what went wrong, out of a page of Spark's; whether it is ours."""
     if isinstance(problem, CairnError):
-        hint = f" ({problem.hint})" if problem.hint else ""
-        return f"{problem.message}{hint}", True
+        return problem.sentence, True
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     for mark in _MARKS:
         for line in reversed(lines):

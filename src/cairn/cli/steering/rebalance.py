@@ -10,6 +10,8 @@ from typing import Any
 from cairn.cli.talking import NEVER_WRAP, Talk, Target
 from cairn.model.quoting import literal
 
+EVERY_S = 1.0
+
 
 def run_rebalance(
     dsn: str | None,
@@ -25,11 +27,12 @@ def run_rebalance(
     talk = Talk(Target(dsn, password_file))
     try:
         found = _ask(talk, action, name, weight)
-        while watch or (wait and not _is_calm(found)):
-            _show(found, as_json, is_plan=False)
-            time.sleep(1.0)
-            found = _ask(talk, "status", "", 1.0)
         _show(found, as_json, is_plan=action == "plan")
+        while watch or (wait and not _is_calm(found)):
+            time.sleep(EVERY_S)
+            before, found = found, _ask(talk, "status", "", 1.0)
+            if found != before:  # who watches for hours wants to see what changed
+                _show(found, as_json, is_plan=False)
     finally:
         talk.close()
     return 0
@@ -79,7 +82,8 @@ def render(found: dict[str, Any], *, is_plan: bool = False) -> Any:
         parts.append(table)
     elif wanted:
         count = sum(each["end"] - each["start"] + 1 for _, each in wanted)
-        parts.append(f"{count} buckets are still to move, in {len(wanted)} pieces")
+        pieces = "1 piece" if len(wanted) == 1 else f"{len(wanted)} pieces"
+        parts.append(f"{count} buckets are still to move, in {pieces}")
     told = {f"{move['start']}–{move['end']}" for move in found["moves"] if move["waits_for"]}
     parts += [line for line in found["waits"] if not any(f" {span} " in line for span in told)]
     if len(parts) == len(found["tiers"]):

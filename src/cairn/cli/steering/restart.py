@@ -91,7 +91,7 @@ def _question(status: Status, order: list[str]) -> str:
 def problem_of(status: Status) -> str | None:
     """Why no instance may be taken away now; None: all is well."""
     if status["raft"]["leader"] is None:
-        return "there is no Raft leader"
+        return str(next(iter(status["problems"]), "there is no Raft leader"))
     for row in status["instances"]:
         if not row["current_state"].startswith("Online") or not row["answers"]:
             return f"{row['name']} is not Online"

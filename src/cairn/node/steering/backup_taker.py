@@ -33,6 +33,7 @@ from cairn.model.tables.schema import Table
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.leader import Leader
+from cairn.node.consensus.quorum import Patience, Voters
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.rows.backups import HOLD_S, IDLE_S, PIECE_BYTES, Backups
 from cairn.node.runtime import Runtime
@@ -84,9 +85,11 @@ class BackupTaker:
         peers: Peers,
         runtime: Runtime,
         here: Backups,
+        voters: Voters,
     ) -> None:
         self._raft_id, self._path, self._state, self._runner = raft_id, path, state, runner
         self._leader, self._peers, self._runtime, self._here = leader, peers, runtime, here
+        self._voters = voters
         self._moments: dict[str, Moment] = {}
         self._turn = asyncio.Lock()
         self._not_before = 0.0
@@ -106,7 +109,7 @@ class BackupTaker:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + TAKE_S
         waits: list[str] = []
-        pause = AGAIN_S
+        pause, patience = AGAIN_S, Patience(self._voters)
         while True:
             found = await self._attempt(after)
             if isinstance(found, Moment):
@@ -117,6 +120,8 @@ class BackupTaker:
             if not waits or waits[-1] != found:
                 waits.append(found)
                 log.info("backup: %s; trying again", found)
+            if patience.is_over() and (lost := self._voters.no_quorum()) is not None:
+                raise lost
             if loop.time() > deadline:
                 raise TimedOut(f"no moment for a backup was found: {found}", hint="try again later")
             await asyncio.sleep(pause)

@@ -45,7 +45,12 @@ class Sentinel:
         self._auto_online_at = 0.0
         self._auto_online_pause = AUTO_ONLINE_FIRST_S
         self.is_leaving = False
-        self.is_active = False  # set once this instance has asked to be Online by itself
+        self._is_active = False
+
+    def begin(self) -> None:
+        """It was told that it shall be Online; what it has applied may lag behind that."""
+        self._is_active = True
+        self._auto_online_at = asyncio.get_running_loop().time() + AUTO_ONLINE_FIRST_S
 
     async def run(self) -> None:
         while True:
@@ -55,7 +60,7 @@ class Sentinel:
             try:
                 if self._runner.committed_in_term:
                     await self._judge()
-                elif self._runner.leader_id and self.is_active and not self.is_leaving:
+                elif self._runner.leader_id and self._is_active and not self.is_leaving:
                     await self._come_back()
             except CairnError as problem:
                 log.debug("sentinel: %s", problem)

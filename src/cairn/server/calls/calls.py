@@ -122,7 +122,7 @@ def _problems(face: PgFace, said: dict[int, StatusResponse]) -> list[str]:
     found += face.catalog.problems
     lost = instance.voters.no_quorum()
     if lost is not None:
-        found.append(f"{lost.message} ({lost.hint})")
+        found.append(lost.sentence)
     now = instance.runtime.wall_clock().timestamp()
     clocks = [
         clock_problem(each.name, each.clock_s - now)

@@ -75,10 +75,12 @@ async def status(instance: Instance) -> dict[str, Any]:
                 ],
             }
         )
+    lost = instance.voters.no_quorum()
+    away = lost.sentence if lost is not None else "the leader does not answer"
     return {
         "paused": bool(cluster.properties.get(PAUSED)),
         "moves": [msgspec.to_builtins(each) for each in moves if each.id is not None],
-        "waits": list(chief.move_waits) if chief is not None else ["the leader does not answer"],
+        "waits": list(chief.move_waits) if chief is not None else [away],
         "freezes_ms": [round(1000 * each, 1) for each in chief.freezes_s] if chief else [],
         "tiers": tiers,
     }

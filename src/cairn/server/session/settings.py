@@ -9,7 +9,7 @@ from difflib import get_close_matches
 import msgspec
 
 from cairn.model.errors import AccessDenied, CairnError, InvalidParameter, Unsupported
-from cairn.model.settings.parameters import DEFAULTS, PRIVATE, SETTINGS, shown
+from cairn.model.settings.parameters import DEFAULTS, PRESETS, PRIVATE, SETTINGS, shown
 from cairn.model.settings.postgres_parameters import NAMES
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tracing import Parent, read_parent
@@ -24,7 +24,8 @@ _COUNTS = ("sql_motion_row_max", "sql_vdbe_opcode_max")
 _OF_CLIENTS = ("smart_connector_hints", "pico_query_metadata", "pico_stmt_invalidation")
 _TRUTHS = ("atomic_blocks", "default_transaction_read_only")
 NAME_BYTES = 63
-_FIXED = {"server_version", "server_encoding", "integer_datetimes", "server_version_num"}
+#: Settings of the cluster that are the same for everybody: a session's own would do nothing.
+_OF_ALL = SETTINGS.keys() - {*_COUNTS, *_TRUTHS, *CHOICES}
 
 
 class Parameters:
@@ -171,8 +172,14 @@ def check_known(name: str, catalog: Catalog, also: Sequence[str] = ()) -> None:
 def check(name: str, value: str) -> str:
     """`value` as it is kept, or a refusal."""
     key = name.lower()
-    if key in _FIXED:
+    if key in PRESETS or key == "is_superuser":
         raise CairnError(f'parameter "{name}" cannot be changed', sqlstate="55P02")
+    if key in _OF_ALL:
+        raise CairnError(
+            f'parameter "{name}" cannot be changed now',
+            sqlstate="55P02",
+            hint=f"it is one for the whole cluster: ALTER SYSTEM SET {key} = …",
+        )
     if key in _ROLES and value.strip("'\"").lower() not in _ROLES[key]:
         raise Unsupported(f'parameter "{name}" cannot be set', hint="log in as that user")
     if key == "client_encoding" and value.strip("'\"").upper().replace("-", "") not in (

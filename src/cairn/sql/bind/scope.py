@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import (
     AmbiguousColumn,
@@ -20,7 +20,7 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import TYPE_OF_OID, ColumnType
-from cairn.sql.ir import BUCKET_AT, Col, Expr, Known, Param, Query
+from cairn.sql.ir import BUCKET_AT, Col, Expr, Known, Param, Query, children
 from cairn.sql.typing_rules import (
     ASSIGNMENT,
     IMPLICIT,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
 MAX_SELECTS, MAX_EXPANDED, MAX_DEPTH, MAX_ARGUMENTS, MAX_PARAMS = 50, 500, 200, 127, 65535
+MAX_NODES = 250_000  # of one expression
 NOW = 0  # the parameter that stands for the statement's time until the others are counted
 
 
@@ -148,6 +149,7 @@ class Binder:
         self.views: dict[int, int] = {}  # with their versions; types too
         self.selects = 0
         self.depth = 0
+        self._sizes: dict[int, tuple[Any, int]] = {}  # by id, of nodes that are kept for it
         self._rel = 0
 
     def next_rel(self) -> int:
@@ -163,6 +165,22 @@ class Binder:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise TooComplex(f"an expression is nested more than {MAX_DEPTH} levels deep")
+
+    def weighed(self, expr: Expr) -> Expr:
+        """`expr`, unless it is too large. A form that names an operand twice doubles it: forty of
+        them in each other are a short text, and nobody sees the end of what they stand for.
+        """
+        if self._size(expr) > MAX_NODES:
+            raise TooComplex(f"an expression stands for more than {MAX_NODES} others")
+        return expr
+
+    def _size(self, node: Any) -> int:
+        """As a tree: what is shared counts each time."""
+        known = self._sizes.get(id(node))
+        if known is None:
+            known = node, 1 + sum(map(self._size, children(node)))
+            self._sizes[id(node)] = known
+        return known[1]
 
     def param(self, number: int, position: int | None) -> Param:
         if not 1 <= number <= MAX_PARAMS:

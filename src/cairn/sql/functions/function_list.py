@@ -48,6 +48,7 @@ LATE_FUNCTIONS: dict[str, ColumnType] = {
 NEXT_NUMBER = "cairn_next_number"
 #: `currval` and `lastval`: what the session took last.
 CURRENT_NUMBER = "cairn_current_number"
+BY_NAME = -1  # instead of a table's number: its name was given as a value
 
 
 def calls_late(node: Any) -> bool:

@@ -30,24 +30,24 @@ from cairn.model.types.values import (
     parse_text,
     to_physical,
 )
+from cairn.model.types.widths import Width
 from cairn.model.unexpected import of_value
 from cairn.sql.functions import (
     byte_strings,
     json_values,
     lists,
     maths,
-    number_formats,
     numbers,
     patterns,
     regexps,
     spans,
     splitting,
     texts,
-    time_formats,
     times,
     words,
     zones,
 )
+from cairn.sql.functions.formats import number_formats, time_formats
 from cairn.sql.functions.jsonpath import json_paths
 from cairn.sql.functions.numbers import strict, total
 from cairn.sql.functions.words import LABELS
@@ -281,6 +281,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "v_parse": strict(lambda text: to_physical(ColumnType.INTERVAL, parse_interval(text))),
     "x_parse": _parser(ColumnType.VARBINARY),
     "store_fit": store_fit,
+    "i_fit": strict(lambda value, size: Width(size).check(value) if size in (2, 4) else value),
     **LABELS,
     "j_check": j_check,
     "a_check": a_check,
@@ -357,7 +358,7 @@ ALSO_IN_C = frozenset(
         *("n_add", "z_add", "n_sub", "z_sub", "n_mul", "z_mul", "n_div", "n_neg", "z_neg"),
         *("n_abs", "z_abs", "n_key", "n_round", "z_round", "n_trunc", "z_trunc", "n_floor"),
         *("n_ceil", "n_padded", "n_scaled", "i_scale", "n_of_i", "i_of_n", "d_of_n", "n_of_d"),
-        *("n_extract", "d_part", "t_trunc", "t_shift", "c_like", "c_ilike"),
+        *("i_fit", "n_extract", "d_part", "t_trunc", "t_shift", "c_like", "c_ilike"),
         *("c_json_path", "c_json_shown", "c_index", "s_item", "i_item", "i_parse", "c_split_part"),
     )
 )

@@ -16,6 +16,7 @@ from cairn.model.tables.schema import (
     compared_values,
     physical_column,
 )
+from cairn.model.tables.violations import not_unique
 from cairn.model.types.decimals import key_form
 from cairn.model.types.values import ColumnType
 from cairn.sql.bind.dml import BoundChange
@@ -33,11 +34,7 @@ from cairn.sql.render.slots import Params, Slots
 def unique_violation(
     table: Table, columns: Sequence[str], row: Row, name: str | None = None
 ) -> UniqueViolation:
-    index = name or table.key_name
-    return UniqueViolation(
-        f'Duplicate key exists in unique index "{index}" in space "{table.name}"',
-        detail=key_exists(table, columns, row),
-    )
+    return not_unique(table, name or table.key_name, key_exists(table, columns, row))
 
 
 def source_ranges(query: Query) -> tuple[KeyRange, ...]:

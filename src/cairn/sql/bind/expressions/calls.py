@@ -85,7 +85,7 @@ def _call(scope: Scope, node: exp.Anonymous) -> Expr:
     if name == "nextval":
         return next_value(scope.binder, node)
     if name in ("currval", "lastval"):
-        return current_value(scope.binder, node)
+        return current_value(scope.binder, node, lambda arg: bind_expr(scope, arg))
     if name in AGGREGATES:
         return _aggregate(scope, node, None)
     if name in RANKING:
