@@ -124,7 +124,7 @@ INNER: dict[str, str] = {
     **{f"s_of_{letter}_items": f"l{letter}" for letter in "bidnutmyvhx"},
     **{f"{letter}_parse_list": "ls" for letter in "bidnutmyvhxo"},
     "b_list_compared": "I li S S B", "b_overlaps": "T T T T", "a_regexp_matches": "S S S", "b_like_each": "S ls B B",
-    "c_json_under": "J ls", "j_without_all": "J ls",
+    "c_json_under": "J ls", "j_without_all": "J ls", "x_json_key": "J",
     "a_cat": "ls ls", "a_append": "li I", "a_prepend": "S ls", "a_place": "ls S", "a_without": "ls S",
     "a_check": "J", "a_split": "S S S", "a_regexp_split": "S S S", "a_regexp_match": "S S S",
     "i_regexp_count": "S S", "c_hex": "I", "c_format": "S S S",
