@@ -48,7 +48,7 @@ from cairn.sql.functions import (
 )
 from cairn.sql.functions.jsonpath import json_paths
 from cairn.sql.functions.numbers import strict, total
-from cairn.sql.functions.words import LABELS
+from cairn.sql.functions.words import LABELS, joined
 
 
 def double_text(value: float) -> str:
@@ -215,42 +215,35 @@ def s_pack(value: Any, separator: Any) -> str | None:
     return None if value is None else json.dumps([value, separator])
 
 
-class PackedConcat:
+class PackedConcat(texts.Gathered):
     """`string_agg(DISTINCT …)`: value and separator travel as one argument, as SQLite wants it."""
-
-    def __init__(self) -> None:
-        self.parts: list[str] = []
 
     def add(self, packed: str | None) -> None:
         if packed is not None:
             value, separator = json.loads(packed)
             if self.parts:
-                self.parts.append(separator or "")
-            self.parts.append(value)
+                self.gather(separator or "")
+            self.gather(value)
 
     def value(self) -> str | None:
         return "".join(self.parts) if self.parts else None
 
 
-class ListAgg:
+class ListAgg(texts.Gathered):
     """`array_agg`: NULLs stay, no rows give NULL."""
 
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-
     def add(self, value: Any) -> None:
-        self.values.append(value)
+        self.gather(value)
 
     def remove(self, value: Any) -> None:
-        """A frame moved on: rows leave it in the order in which they came."""
-        self.values.pop(0)
+        self.let_go()
 
     def value(self) -> str | None:
-        return list_text(self.values) if self.values else None
+        return list_text(self.parts) if self.parts else None
 
 
 def c_concat(*parts: str | None) -> str:
-    return "".join(part for part in parts if part is not None)
+    return joined("", parts)
 
 
 _PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_", "h_", "x_")
@@ -372,6 +365,7 @@ def _guarded(name: str, function: Callable[..., Any], apart: Apart) -> Callable[
             return None
         for arg in args:
             if arg.__class__ is str and len(arg) > GIANT:
+                texts.check_arguments(args)
                 return apart(name, function, args)
         try:
             return inner(*args)

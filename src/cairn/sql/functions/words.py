@@ -66,7 +66,13 @@ def c_split_part(text: str, delimiter: str, at: int) -> str:
 def c_concat_ws(separator: str | None, *parts: str | None) -> str | None:
     if separator is None:
         return None
-    return separator.join(part for part in parts if part is not None)
+    return joined(separator, parts)
+
+
+def joined(separator: str, parts: tuple[str | None, ...]) -> str:
+    given = [part for part in parts if part is not None]
+    check_length(sum(map(len, given)) + len(separator) * len(given))
+    return separator.join(given)
 
 
 @strict

@@ -113,8 +113,9 @@ class SpillFiles(apsw.VFS):
 
 
 class _SpillFile:
-    """Read and written by the system's own calls: while these wait for the disk, others run. SQLite's
-    file would be waited for with the interpreter's lock, and the whole instance with it.
+    """Read and written by the system's own calls: while these wait for the disk, others run.
+
+    SQLite's file would be waited for with the interpreter's lock: by the whole instance.
     """
 
     def __init__(self, files: SpillFiles, path: str) -> None:
