@@ -47,7 +47,8 @@ PATIENCE_S = 600.0
 class Run:
     """The cluster, what was done to it and when, and what was seen each second."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_calm_run: bool = False) -> None:
+        self.is_calm_run = is_calm_run  # buckets move, and nobody is killed
         (directory / "tiers.yaml").write_text(TIERS)
         flags = ("--config", str(directory / "tiers.yaml"))
         self.cluster = Cluster(directory, "growing", *flags)
@@ -107,6 +108,8 @@ class Run:
         eventually(some, f"buckets of {source} to move", 60.0)
 
     def kill(self, name: str, who: str) -> None:
+        if self.is_calm_run:
+            return
         self.note(f"kill -9 of {name}, {who}")
         self.cluster[name].kill()
         time.sleep(4.0)
@@ -274,12 +277,18 @@ def report(run: Run, clients: list[Client], stream: Stream | None) -> None:
         mine = [each for _, each in client.seen]
         print(
             f"{client.name}: {len(mine)} statements answered, longest {max(mine):.2f} s, "
-            f"{len(client.failed)} refused, {len(client.lost)} on their way to a killed process"
+            f"{len(client.failed)} refused, {len(client.lost)} on their way to a killed process, "
+            f"{len(client.goodbyes)} goodbyes"
         )
-        for at, words in client.lost:
+        for at, words in (*client.lost, *client.goodbyes):
             print(f"    {at - run.begun:6.1f} s  {words[:150]}")
     p50, p99 = (1000 * percentile(took, each) for each in (0.5, 0.99))
     print(f"all: p50 {p50:.1f} ms, p99 {p99:.0f} ms, longest {max(took):.2f} s of {len(took)}")
+    longest = sorted((wait, at) for client in clients for at, wait in client.seen)[-8:]
+    for wait, at in reversed(longest):
+        begun = at - wait - run.begun
+        last = max((each for each in run.events if each.at <= at - run.begun), key=lambda e: e.at)
+        print(f"    {wait:.2f} s from {begun:.1f} s on, after {last.words} at {last.at:.1f} s")
     freezes = run.freezes_ms
     if freezes:
         print(f"{len(freezes)} last freezes: p99 {percentile(freezes, 0.99):.0f} ms")
@@ -291,11 +300,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=200_000, help="rows that are moved untouched")
     parser.add_argument("--picture", type=Path, help="where the SVG goes")
+    parser.add_argument("--no-kills", action="store_true", help="only moves and expels")
     parser.add_argument("--no-spark", action="store_true", help="without the stream")
     arguments = parser.parse_args()
     head("a cluster grows and shrinks under load")
     with tempfile.TemporaryDirectory(prefix="cairn-growing-") as folder:
-        run = Run(Path(folder))
+        run = Run(Path(folder), is_calm_run=arguments.no_kills)
         clients: list[Client] = []
         stream: Stream | None = None
         try:

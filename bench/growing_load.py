@@ -25,12 +25,15 @@ READ = "SELECT told FROM t WHERE id = {}"
 Execute = Callable[[str], list[Any]]
 
 
-class Failed(Exception):
-    """A statement that was answered with an error; `state` is "" when the connection ended."""
+NOT_DONE = "57P03"  # told instead of an answer by an instance that ends
 
-    def __init__(self, state: str, words: str) -> None:
+
+class Failed(Exception):
+    """A statement that was answered with an error; `state` is "" when nobody answered."""
+
+    def __init__(self, state: str, words: str, *, is_last: bool = False) -> None:
         super().__init__(f"{state} {words.strip()}")
-        self.state = state
+        self.state, self.is_last = state, is_last  # the connection ended with it
 
 
 @dataclass
@@ -57,6 +60,7 @@ class Client(threading.Thread):
         self.seen: list[tuple[float, float]] = []  # when it ended, how long it took
         self.failed: list[tuple[float, str]] = []
         self.lost: list[tuple[float, str]] = []  # on their way to somebody who was killed
+        self.goodbyes: list[tuple[float, str]] = []  # from instances that left: asked elsewhere
         self.wrong: list[str] = []
         self._connect, self._chance = connect, random.Random(seed)
         self.ending = threading.Event()
@@ -88,14 +92,17 @@ class Client(threading.Thread):
             answer = execute(sql) or True
         except Failed as problem:
             now = time.monotonic()
-            if problem.state in ("", "40003") or problem.state.startswith(
+            if problem.is_last and problem.state == NOT_DONE:
+                self.goodbyes.append((now, str(problem)))
+                certainly_not()
+            elif problem.state in ("", "40003") or problem.state.startswith(
                 "08"
             ):  # nobody can know: a process was killed meanwhile
                 self.lost.append((now, str(problem)))
             else:
                 self.failed.append((now, str(problem)))
                 certainly_not()
-            if not problem.state:
+            if problem.is_last:
                 raise
             return None
         now = time.monotonic()
@@ -122,8 +129,8 @@ def plain(ports: list[int], password: str) -> Callable[[], Any]:
                     cursor = connection.execute(sql)
                     return cursor.fetchall() if cursor.description else []
                 except psycopg.Error as problem:
-                    ended = connection.closed or problem.sqlstate is None
-                    raise Failed("" if ended else problem.sqlstate, str(problem)) from None
+                    state, ended = problem.sqlstate or "", bool(connection.closed)
+                    raise Failed(state, str(problem), is_last=ended or not state) from None
 
             yield execute
 

@@ -168,7 +168,7 @@ def fill(directory: Path) -> None:
 class SmallDisks:
     """A file system of its own for each instance, so that it can be full. Needs root."""
 
-    def __init__(self, megabytes: int = 300) -> None:
+    def __init__(self, megabytes: int = 800) -> None:
         self._megabytes = megabytes
         self._mounted: list[Path] = []
 

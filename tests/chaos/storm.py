@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 
-from tests.chaos import staged
+from tests.chaos import staged, wide
 from tests.chaos.blows import (
     BLACKOUT,
     DAMAGED,
@@ -26,6 +26,7 @@ from tests.chaos.blows import (
     SmallDisks,
 )
 from tests.chaos.registers import CREATE, Gate, Registers, way_to_talk
+from tests.chaos.wide import WideWriter
 from tests.cluster.harness import Cluster, Node, eventually
 from tests.cluster.proxy import ProxiedCluster
 
@@ -34,7 +35,7 @@ ALL = "SELECT a, b FROM t OPTION (read_preference = any, sql_motion_row_max = 0)
 SUMS = tuple(
     f"SELECT count(*), sum({key}), min({text}), max({text}) FROM {table} "
     "OPTION (read_preference = any)"
-    for table, key, text in (("t", "a", "b"), ("reg", "grp", "text"))
+    for table, key, text in (("t", "a", "b"), ("reg", "grp", "text"), ("wide", "n", "text"))
 )
 NAMED_S = 3.0  # another master is there and has written, after one was cut off
 NOT_SENT_S = 3.0  # async: what a replica may lack of its master
@@ -65,6 +66,7 @@ class Storm:
         self.registers: Registers | None = None
         self._disks = SmallDisks()
         self.staged: staged.StagedWriter | None = None
+        self.wide: WideWriter | None = None  # where all rows are of one replicaset
         gate = self._gate = Gate()
         self._kinds = (*OF_ONE, *OF_ALL, ROT, DAMAGED, *((FULL_DISK,) if full_disks else ()))
         self._kinds += (WEIGHTS,) if size > factor else ()
@@ -85,7 +87,7 @@ class Storm:
                 lambda: len(self.cluster["i1"].status()["raft"]["voters"]) >= voters, "voters"
             )
             self.cluster["i1"].sql(FRESH)
-            for text in (CREATE, *staged.CREATE):
+            for text in (CREATE, *staged.CREATE, *wide.CREATE):
                 self.cluster["i1"].sql(text)
         except BaseException:
             self.close()
@@ -95,14 +97,17 @@ class Storm:
             FreshKeys(self.cluster, number, seed + number, gate) for number in range(1, 4)
         ]
         self.staged = staged.StagedWriter(self.cluster, seed)
+        if size == factor:
+            self.wide = WideWriter(self.cluster, seed, gate)
 
     def close(self) -> None:
         for writer in self.writers:
             writer.stop.set()
         if self.registers is not None:
             self.registers.stop.set()
-        if self.staged is not None:
-            self.staged.stop.set()
+        for other in (self.staged, self.wide):
+            if other is not None:
+                other.stop.set()
         self.cluster.close()
         self._disks.close()
 
@@ -187,6 +192,9 @@ class Storm:
         self.load.start()
         assert self.staged is not None
         self.staged.start()
+        if self.wide is not None:
+            self.wide.is_strict = not may_lose
+            self.wide.start()
         for number in range(1, rounds + 1):
             if time.monotonic() > until:
                 break
@@ -206,6 +214,8 @@ class Storm:
                 self._compare()
             if self.staged.failed is not None:
                 raise self.staged.failed
+            if self.wide is not None:
+                assert self.wide.problem is None, self.wide.problem
             told = {**self.load.problems, **self.staged.problems}
             tell(f"{number} {what}: {dict(self.load.outcomes)} {told}")
         for writer in self.writers:
@@ -216,6 +226,11 @@ class Storm:
         self.staged.stop.set()
         self.staged.join(240.0)
         assert not self.staged.is_alive(), "a staged write ends"
+        if self.wide is not None:
+            self.wide.stop.set()
+            self.wide.join(60)
+            print(f"statements that change all rows: {dict(self.wide.outcomes)}")
+            assert self.wide.problem is None, self.wide.problem
         self.check(may_lose=bool(may_lose))
         self._check_staged(self.staged)
 
@@ -224,7 +239,8 @@ class Storm:
 
         def equal() -> bool:
             found = [self.cluster[name].sql(each) for each in SUMS for name in self.names]
-            by_table = [found[at : at + len(self.names)] for at in (0, len(self.names))]
+            size = len(self.names)
+            by_table = [found[at : at + size] for at in range(0, len(found), size)]
             assert all(each[0] == other for each in by_table for other in each), found
             return True
 

@@ -16,6 +16,7 @@ import pytest
 
 from cairn.client import OutcomeUnknown
 from cairn.model.errors import NotSent
+from tests.chaos import wide
 from tests.chaos.registers import HalfDone, contents, outcome_of
 from tests.chaos.staged import PARTS, ROWS, why_wrong
 from tests.chaos.storm import Storm
@@ -92,6 +93,19 @@ def test_a_client_knows_what_an_error_says_of_its_statement() -> None:
 
 def test_rows_that_are_missing_show_in_the_content_of_a_group() -> None:
     assert contents([(7, 2, "1.1+2.3"), (7, 0, "1.1")]) == {7: ("1.1", None, "1.1+2.3")}
+
+
+def test_a_judge_of_statements_of_all_rows_knows_half_of_one_and_a_lost_one() -> None:
+    assert wide.why_wrong([(3, wide.ROWS)], {2, 3}, set(), 2) is None
+    assert wide.why_wrong([(2, wide.ROWS)], {2, 3}, {2}, 3) is None
+    for rows, known, last in (
+        ([(3, wide.ROWS - 1)], {3}, 0),
+        ([(2, 1), (3, wide.ROWS - 1)], {2, 3}, 0),
+        ([(4, wide.ROWS)], {2, 3}, 0),
+        ([(2, wide.ROWS)], {2, 3}, 3),
+        ([], {2}, 0),
+    ):
+        assert wide.why_wrong(rows, known, set(), last) is not None
 
 
 def test_a_judge_of_staged_writes_knows_what_is_missing() -> None:

@@ -126,6 +126,31 @@ def copy(target: Target, chance: random.Random) -> None:
     _copy_in(target, f"COPY things ({names}) FROM STDIN{options}", mutated(chance, _LINES))
 
 
+_COLUMNS = ("id", "t", "d", "n", "b", "u", "at", "w", "y", "v", "j", "l", "s")
+
+
+def binary(target: Target, chance: random.Random) -> None:
+    """COPY's binary format: what we tell ourselves, changed."""
+    names = ["id", *chance.sample(_COLUMNS[1:], chance.randrange(4))]
+    first = chance.randrange(10**6, 10**9)
+    values = {
+        "u": "gen_random_uuid()",
+        "at": "now()",
+        "w": "localtimestamp",
+        "y": "current_date",
+        "v": "interval '1 mon 2 days 3 s'",
+        "j": """'{"a": [1, null]}'::json""",
+        "l": "ARRAY[1, NULL, 3]",
+        "s": "ARRAY['a', '']",
+    }
+    shown = ", ".join([f"id + {first}", *(values.get(each, each) for each in names[1:])])
+    asked = f"COPY (SELECT {shown} FROM things WHERE id <= 3) TO STDOUT (FORMAT binary)"
+    with target.node.connect() as connection, connection.cursor().copy(asked) as reading:
+        data = b"".join(bytes(each) for each in reading)
+    text = f"COPY things ({', '.join(names)}) FROM STDIN (FORMAT binary)"
+    _copy_in(target, text, mutated(chance, data))
+
+
 def arrow(target: Target, chance: random.Random) -> None:
     count = chance.randrange(5)
     keys = pa.array(range(1_000, 1_000 + count), pa.int64())
@@ -407,6 +432,7 @@ KINDS: dict[str, Step] = {
     "peers": peers,
     "arrow": arrow,
     "copy": copy,
+    "binary": binary,
     "http": http,
     "config": config,
     "console": console,

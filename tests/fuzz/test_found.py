@@ -21,10 +21,10 @@ from cairn.model.rpc import (
     BlockItem,
     BlockRequest,
     ReadRequest,
-    RowShape,
     SchemaChangeRequest,
     WaitIndexRequest,
 )
+from cairn.model.types.row_shape import RowShape
 from cairn.node.statements.blocks.block_owner import values_of
 from cairn.sql.api import prepare
 from tests.fuzz import files as fuzzed

@@ -117,8 +117,10 @@ def test_what_a_unique_index_would_refuse_begins_anew(pair: Pair) -> None:
     pair.s.change("DELETE FROM t WHERE c0 = 31")
     index = Index(TABLE.id, 1, "by_b", ("b",), unique=True)
     pair.catalogue(Shape(TABLE.id, replace(TABLE, schema_version=2), (index,)))
+    pair.t.store.fence = replace(pair.t.store.fence, epoch=7)
     with pytest.raises(MoveMustRestart):
         pair.t.pull_all(pair.s)
+    assert pair.t.store.position()[0] == pair.t.store.get("last_epoch") != 7
     pair.t.begin(pair.s, MOVE, 2)
     pair.t.pull_all(pair.s)
     assert pair.t.content() == pair.s.content()

@@ -29,6 +29,7 @@ from cairn.native.library import (
     library,
 )
 from cairn.native.loading import FUNCTIONS, load
+from cairn.pgwire.messages import DATA_ROW
 from cairn.pgwire.values.encoders import float_text
 from cairn.sql.functions.functions import register
 from cairn.storage.data_db.packed_insert import PackedInsert
@@ -224,11 +225,12 @@ def _record(chance: random.Random, kinds: Sequence[int]) -> bytes:
 def _out_plan(chance: random.Random, kinds: Sequence[int]) -> OutPlan:
     null = chance.choice((b"", b"\\N", b"NULL"))
     plan = OutPlan(
-        *(chance.randrange(2), chance.randrange(2), chance.choice(b",\t|"), ord('"')),
+        *(chance.randrange(2), DATA_ROW, chance.randrange(2)),
+        *(chance.choice(b",\t|"), ord('"')),
         *(chance.choice(b'"\\'), null, len(null), len(kinds)),
     )
     plan.column = (OutColumn * len(kinds))(
-        *(OutColumn(kind, at, chance.randrange(2)) for at, kind in enumerate(kinds))
+        *(OutColumn(kind, at, chance.choice((0, 2, 4, 8))) for at, kind in enumerate(kinds))
     )
     library().out_prepare(plan)
     return plan
@@ -260,7 +262,7 @@ def pages(chance: random.Random) -> None:
 
 def reals(chance: random.Random) -> None:
     """Any eight bytes as a real: the digits that Python writes, or none."""
-    plan = OutPlan(columns=1, null=b"")
+    plan = OutPlan(label=DATA_ROW, columns=1, null=b"")
     plan.column = (OutColumn * 1)(OutColumn(1, 0, 0))
     library().out_prepare(plan)
     for _ in range(50):

@@ -17,7 +17,7 @@ import apsw
 import pytest
 
 from cairn.model.errors import StorageDamaged
-from cairn.model.rpc import RowShape
+from cairn.model.types.row_shape import RowShape
 from cairn.model.types.values import SQLITE_TYPES, ColumnType, to_physical
 from cairn.native.library import library
 from cairn.pgwire.values.encoders import float_text

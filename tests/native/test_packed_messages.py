@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from cairn.model.rpc import RowShape
+from cairn.model.types.row_shape import RowShape
 from cairn.model.types.values import OIDS, ColumnType, to_physical
 from cairn.native.batches import RowBatch
 from cairn.native.library import OutPlan, library
 from cairn.native.out_columns import out_columns
 from cairn.node.statements.owner.encoding import converter, rows_encoder
+from cairn.pgwire.messages import DATA_ROW
 from cairn.pgwire.values.rows import row_encoder
 from tests.native.test_messages import TYPES, value
 
@@ -54,7 +55,7 @@ def test_they_are_made_in_c() -> None:
     types = (*PLAIN, ColumnType.DOUBLE)
     formats = (0,) * len(PLAIN) + (1,)
     columns = out_columns(types, (None,) * len(types), formats)
-    plan = OutPlan(columns=len(types), null=b"", column=columns)
+    plan = OutPlan(label=DATA_ROW, columns=len(types), null=b"", column=columns)
     row = (1, 2, 0.5, "é", 1, bytes(16), 0, b"\x03\x80\x00\x10", -1, 10**15, 1e300)
     out = RowBatch()
     assert out.write_packed(plan, msgspec.msgpack.encode([row, row]))
@@ -68,7 +69,7 @@ def test_values_of_other_types_are_left_to_python(seed: int) -> None:
     chance = random.Random(seed)
     shape = shape_of(chance)
     columns = out_columns(shape.types, shape.scales, shape.formats)
-    plan = OutPlan(columns=len(columns), null=b"", column=columns)
+    plan = OutPlan(label=DATA_ROW, columns=len(columns), null=b"", column=columns)
     out = RowBatch()
     others = (
         1,

@@ -7,6 +7,7 @@ RELAY = "replication/relay.py"
 DATA_STORE = "storage/data_db/data_store.py"
 ARRIVING = "storage/data_db/long/arriving.py"
 GATHERING = "storage/data_db/long/gathering.py"
+ACKS = "node/rows/acknowledgements.py"
 LONG = "tests/replication/test_long_statements.py::test_"
 
 OF_LONG_STATEMENTS = (
@@ -50,9 +51,49 @@ OF_LONG_STATEMENTS = (
         LONG + "an_operation_is_known_with_all_of_its_rows_or_not_at_all",
     ),
     (
-        *("1", "long: what failed is told with the next statement", GATHERING),
-        *("            self._file.clear()\n            self._left.clear()\n", "            pass\n"),
-        LONG + "one_that_fails_leaves_no_record_and_no_row",
+        *("1", "long: what was told is told with the next statement", GATHERING),
+        *("            self._file.clear()\n", "            pass\n"),
+        LONG + "long_rows_that_were_told_are_not_told_again",
+    ),
+    (
+        *("1", "long: a part is as long as its rows happen to be", GATHERING),
+        *("if len(data) > PART_MOST and", "if False and"),
+        LONG + "no_record_is_longer_than_it_may_be_whatever_was_guessed",
+    ),
+    (
+        *("1", "long: the newest changes are not looked at", GATHERING),
+        *("new = len(self.changes), self.changes[self.look_at - LOOK_EVERY :]",),
+        "new = len(self.changes), self.changes[:LOOK_EVERY]",
+        LONG + "what_is_in_memory_is_bounded_also_when_rows_grow",
+    ),
+    (
+        *("1", "long: an epoch is known whose record was taken back", DATA_STORE),
+        'self.last_epoch = int(self.get("last_epoch", 0))',
+        'self.last_epoch = vars(self).get("last_epoch") or int(self.get("last_epoch", 0))',
+        LONG + "a_statement_that_fails_while_it_is_logged_leaves_no_trace_of_its_epoch",
+    ),
+    (
+        *("10", "long: who applies a long statement is not waited for", ACKS),
+        *(" and not self._is_on_its_way(each.lsn, now),", ","),
+        "tests/sim_cluster/test_long_waits.py::test_it_is_acknowledged_however_long_its_records_"
+        "take_and_so_is_who_comes_behind_it",
+    ),
+    (
+        *("10", "long: who died with a part of it is waited for", ACKS),
+        *("        if not self._is_linked(row.raft_id):\n            return False\n", ""),
+        "tests/sim_cluster/test_long_waits.py::test_nobody_waits_for_replicas_that_died_with_a_"
+        "part_of_it",
+    ),
+    (
+        *("10", "long: who begins anew is waited for anew", ACKS),
+        *("if upto and (known is None or upto > known.upto):", "if upto:"),
+        "tests/node/test_acknowledgements.py::test_who_begins_anew_again_and_again_is_not_waited_"
+        "for_again",
+    ),
+    (
+        *("1", "long: a replica has as little room as a statement", ARRIVING),
+        *("KEPT_SHARE = 0.01", "KEPT_SHARE = 0.05"),
+        LONG + "a_replica_may_use_space_that_is_kept_from_statements",
     ),
     (
         *("1", "long: statements of a block share a part", GATHERING),
@@ -61,7 +102,7 @@ OF_LONG_STATEMENTS = (
     ),
     (
         *("1", "long: tied rows leave before their ties are looked at", GATHERING),
-        *("if any(self._is_tied(change.table) for change in self.changes):", "if False:"),
+        *("if not self._are_tied and self._size >= PART_BYTES:", "if self._size >= PART_BYTES:"),
         LONG + "tied_rows_are_held_until_the_end_as_far_as_memory_may_be_used",
     ),
     (

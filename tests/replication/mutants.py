@@ -92,7 +92,7 @@ MUTANTS = tuple(
         (
             *("2", "a refused statement leaves the number of its origin", DATA_STORE),
             *(
-                "                self.reload_origins()\n            self._gathered",
+                "                self.reload_log()\n            self._gathered",
                 "            self._gathered",
             ),
             UNIT

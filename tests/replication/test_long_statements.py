@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -23,7 +25,7 @@ from cairn.model.log.records import (
     encode_body,
 )
 from cairn.model.tables.schema import ForeignKey
-from cairn.replication.applier import Damaged
+from cairn.replication.applier import Damaged, NoRoom
 from cairn.replication.relay import Subscribe, select
 from cairn.storage.data_db import data_store, row_log
 from cairn.storage.data_db.long import gathering
@@ -40,7 +42,7 @@ AFTER = [(key, "y") for key in range(ROWS)]
 @pytest.fixture(autouse=True)
 def short_records(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows are a record."""
-    monkeypatch.setattr(gathering, "FIRST_LOOK", 3)
+    monkeypatch.setattr(gathering, "LOOK_EVERY", 3)
     monkeypatch.setattr(gathering, "PART_BYTES", 1)
 
 
@@ -229,7 +231,7 @@ def test_a_few_long_rows_are_several_records_too(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their number says nothing: they are looked at when they are encoded."""
-    monkeypatch.setattr(gathering, "FIRST_LOOK", 100)
+    monkeypatch.setattr(gathering, "LOOK_EVERY", 100)
     monkeypatch.setattr(gathering, "PART_BYTES", 2_000)
     monkeypatch.setattr(data_store, "ONE_RECORD_BYTES", 5_000)
     monkeypatch.setattr(data_store, "RECORD_MAX_BYTES", 2_500)
@@ -238,6 +240,70 @@ def test_a_few_long_rows_are_several_records_too(
     assert more_of(parts_of(master))[-1] == (ROWS + 12, 0, False)
     replica.follow(master)
     assert replica.rows() == master.rows() == [(key, "y" * 1_000) for key in range(ROWS)]
+
+
+def test_long_rows_that_were_told_are_not_told_again(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few changes, so that nobody looked at them before their statement was over."""
+    monkeypatch.setattr(gathering, "LOOK_EVERY", 100)
+    monkeypatch.setattr(gathering, "PART_BYTES", 2_000)
+    monkeypatch.setattr(data_store, "ONE_RECORD_BYTES", 5_000)
+    master, replica = pair
+    update_all(master, "y" * 1_000)
+    master.run(f"UPDATE {TABLE.physical_name} SET c1 = 'short'")
+    name, text = TABLE.physical_name, "z" * 1_000
+    master.run(f"INSERT INTO {name} SELECT 1, c0 + 100, '{text}' FROM {name}")
+    replica.follow(master)
+    assert replica.rows() == master.rows()
+    told = [decode_body(record.body).changes for record in parts_of(master)]
+    assert sum(map(len, told)) == 3 * ROWS
+
+
+def test_no_record_is_longer_than_it_may_be_whatever_was_guessed(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gathering, "PART_MOST", 3_000)
+    monkeypatch.setattr(data_store, "RECORD_MAX_BYTES", 3_100)
+    monkeypatch.setattr(gathering, "LOOK_EVERY", 7)
+    master, replica = pair
+    assert update_all(master, "y" * 1_000)[0] == ROWS
+    replica.follow(master)
+    assert replica.rows() == master.rows() == [(key, "y" * 1_000) for key in range(ROWS)]
+
+
+@pytest.mark.parametrize("lengths", [[10] * 300 + [1_000] * 50, [1_000, *[10] * 10] * 40])
+def test_what_is_in_memory_is_bounded_also_when_rows_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lengths: list[int]
+) -> None:
+    monkeypatch.setattr(gathering, "LOOK_EVERY", 8)
+    monkeypatch.setattr(gathering, "PART_BYTES", 5_000)
+    gathered = Gathering(tmp_path, lambda table: False)
+    for key, length in enumerate(lengths):
+        gathered.changes.append(inserted(key, "x" * length))
+        if len(gathered.changes) >= gathered.look_at:
+            gathered.look()
+        assert sum(len(change.new[2]) for change in gathered.changes if change.new) < 5_000 + 8_100
+
+
+def test_a_statement_that_fails_while_it_is_logged_leaves_no_trace_of_its_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is told of a position has to be found on disk, too."""
+    site = Site(tmp_path, "A")
+    site.master(1)
+    site.create()
+    for key in range(ROWS):
+        site.insert(key)
+    site.master(2)
+    monkeypatch.setattr(data_store, "RECORD_MAX_BYTES", 1_000)
+    with pytest.raises(LimitExceeded):
+        site.run(f"UPDATE {TABLE.physical_name} SET c1 = iif(c0 < 9, 'y', ?)", "y" * 1_000)
+    assert site.store.position() == (1, {"A": ROWS + 1})
+    site.insert(77)
+    site.reopen()
+    assert site.store.position() == (2, {"A": ROWS + 2})
+    site.close()
 
 
 def test_more_than_a_statement_may_change_is_refused(
@@ -264,6 +330,36 @@ def test_a_disk_without_room_refuses_the_statement_and_nothing_else(
     assert master.insert(77) == ROWS + 2
     replica.follow(master)
     assert replica.rows() == master.rows()
+
+
+def test_a_replica_without_room_says_so_and_goes_on_when_it_has_some(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master, replica = pair
+    update_all(master)
+    replica.take(parts_of(master)[:1])
+    monkeypatch.setattr(spill.Room, "is_short", lambda self, more: True)
+    with pytest.raises(NoRoom, match="record A:13 cannot be held: the disk of the instance has no"):
+        replica.take(parts_of(master))
+    assert replica.rows() == BEFORE
+    monkeypatch.undo()
+    replica.follow(master)
+    assert replica.rows() == AFTER
+
+
+def test_a_replica_may_use_space_that_is_kept_from_statements(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk of which three hundredths are free."""
+    master, replica = pair
+    update_all(master)
+    disk = SimpleNamespace(f_blocks=100_000, f_bavail=3_000, f_frsize=4096)
+    monkeypatch.setattr(os, "statvfs", lambda path: disk)
+    monkeypatch.setattr(spill, "LOOK_BYTES", 0)
+    with pytest.raises(CairnError, match="no room for temporary files"):
+        update_all(master, "z")
+    replica.follow(master)
+    assert replica.rows() == AFTER
 
 
 def test_tied_rows_are_held_until_the_end_as_far_as_memory_may_be_used(

@@ -55,6 +55,7 @@ class Left(NamedTuple):
     kept_reads: int
     under_way: dict[int, int]
     writing: bool
+    told_changes: int  # of statements that have ended, and files of those
     locks: int
     lock_rows: int
     answering: int
@@ -71,6 +72,7 @@ class Left(NamedTuple):
 
 def left(node: SimNode, faces: Faces) -> Left:
     instance, face = inside(node), faces.of(node)
+    gathered = instance.data.store._gathered
     reads, under_way = instance.execution.reads, instance.executor.reads.owners.under_way
     links = instance.peers._all_links()
     disk: Any = instance.data._disk
@@ -85,6 +87,7 @@ def left(node: SimNode, faces: Faces) -> Left:
         len(reads.open_reads._open),
         dict(under_way._writes),
         bool(disk.is_busy or disk._queue),
+        len(gathered.changes) + len(gathered._file),
         len(instance.locks._holders),
         instance.state.locks.count,
         sum(len(link._tasks) for link in links),

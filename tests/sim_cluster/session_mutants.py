@@ -16,10 +16,22 @@ STREAMS = "tests/sim_cluster/test_streams.py::test_a_stream_is_whole_and_in_orde
 ACKS = "node/rows/acknowledgements.py"
 STREAM = "spark/streams/row_stream.py"
 CHANGES = "node/statements/changes/schema_changes.py"
+LEAVING = "server/session/leaving.py"
+GOODBYES = "tests/sim_cluster/test_goodbyes.py::test_"
 JOINS = "tests/sim_cluster/test_joins.py::test_"
 
 #: (rule, name, file, old, new, test)
 OF_SESSIONS: tuple[tuple[str, str, str, str, str, str], ...] = (
+    (
+        *("end", "sessions: goodbye is said right behind an answer", LEAVING),
+        *("self._quiet = loop.call_later(QUIET_S, self._asks_nothing)", "self._asks_nothing()"),
+        GOODBYES + "who_asks_all_the_time_is_told_instead_of_an_answer_and_nothing_was_done",
+    ),
+    (
+        *("end", "sessions: who asks all the time is never told", LEAVING),
+        *("if not is_first or type(request) not in _BEGINS:", "if True:"),
+        GOODBYES + "who_asks_all_the_time_is_told_instead_of_an_answer_and_nothing_was_done",
+    ),
     (
         *("9", "sessions: a lane asks no guard", AT_ONCE),
         "found = reads.quick_read(at, statement.sharded, reads.reader.answer, read)",

@@ -9,6 +9,7 @@ import pytest
 
 from cairn.node.statements.ending import Ticket, to_its_end
 from cairn.node.statements.owner.writes import OwnerWrites
+from cairn.sim.cluster.short_records import short_records
 from tests.sim_cluster.ended_anywhere import (
     End,
     Ended,
@@ -60,6 +61,12 @@ STATEMENTS = {
     "COPY out": Told("COPY t TO STDOUT"),
     "a global change": Told("UPDATE g SET n = n + 1 WHERE id = 1", counts=SUM_OF_GLOBAL),
     "a block here": Told("BEGIN; UPDATE t SET n = n + 1 WHERE id = 1; COMMIT", counts=SUM),
+    "a longer block here": Told(
+        "BEGIN; UPDATE t SET n = 5 WHERE id = 1; UPDATE t SET v = 'w' WHERE id = 1; "
+        "DELETE FROM t WHERE id = 1; COMMIT",
+        ("INSERT INTO t VALUES (1, 1, 'v1') ON CONFLICT DO NOTHING",),
+        counts=SUM,
+    ),
     "a block there": Told("BEGIN; UPDATE t SET n = n + 1 WHERE id = 2; COMMIT", counts=SUM),
     "DO": Told("DO $$ BEGIN UPDATE t SET n = n + 1 WHERE id = 2; END $$", counts=SUM),
     "a number": Told("SELECT nextval('numbers')"),
@@ -89,6 +96,7 @@ ENDS: dict[str, End] = {
     "without links": lose_links,
     "cancelled at once": cancel_while_others_stand_still,
 }
+LONG_ONES = ("a change of all", "returning", "rows from rows", "a longer block here", "COPY in")
 #: What was found by these, and costs a second or two each.
 QUICK = [
     ("a lock and its end", "cancelled"),
@@ -120,6 +128,18 @@ def test_nothing_is_left_of_a_statement_whenever_it_ends(what: str, end: str) ->
 def test_nothing_is_left_of_any_statement(what: str, end: str) -> None:
     every = 7 if what.startswith(OF_SCHEMA) else 1
     assert what_is_left(what, end, every) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("while_it_runs", [True, False])
+@pytest.mark.parametrize("what", LONG_ONES)
+@pytest.mark.parametrize("end", ENDS)
+def test_nothing_is_left_of_any_statement_of_several_records(
+    what: str, end: str, *, while_it_runs: bool
+) -> None:
+    with short_records(while_it_runs=while_it_runs):
+        assert what_is_left(what, end) == []
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from cairn.model.rpc import RowShape
+from cairn.model.types.row_shape import RowShape
 from cairn.model.types.values import ColumnType
 from cairn.node.statements.owner.encoding import rows_encoder
 from cairn.server.scan.data_rows import MessagesEncoder

@@ -346,21 +346,41 @@ SELECT sum(interval '1 hour' * qty), avg(interval '1 day' * qty) FROM order_item
 SELECT id, tags FROM customers ORDER BY tags DESC NULLS LAST, id
 SELECT id FROM customers WHERE tags > ARRAY['a'] ORDER BY id
 SELECT min(lead), max(lead) FROM orders
+SELECT ('2024-03-01'::date, '2024-03-10'::date) OVERLAPS ('2024-03-05'::date, '2024-03-06'::date)
+SELECT a.id, b.id FROM orders a JOIN orders b ON (a.placed, interval '1 day') OVERLAPS (b.placed, interval '1 day') AND a.id < b.id ORDER BY 1, 2
+SELECT regexp_matches('foobarbequebaz', 'ba.', 'g')
+SELECT id, unnest(tags) || '!', id FROM customers WHERE tags <> '{}' ORDER BY 1, 2
+SELECT (regexp_matches('a1b2', '([a-z])(\d)'))[1]
+SELECT c.id, m[1] FROM customers c, regexp_matches(c.name, '([a-z])', 'g') AS m ORDER BY c.id, 2
+SELECT c.id, m FROM customers c LEFT JOIN LATERAL regexp_matches(c.name, '[A-Z]\w*', 'g') m ON true ORDER BY c.id, 2
+SELECT id FROM customers WHERE name ILIKE ANY (ARRAY['a%', '%b%']) ORDER BY id
+SELECT id FROM customers WHERE name ILIKE ANY ('{a%,%b%}') ORDER BY id
+SELECT id FROM customers WHERE name NOT LIKE ANY ('{A%,%b%}'::text[]) ORDER BY id
+SELECT id FROM customers WHERE name NOT LIKE ALL (ARRAY['A%', '%b%']) ORDER BY id
+SELECT id FROM customers WHERE name LIKE ANY (tags) OR name <> ALL (tags) ORDER BY id
+SELECT id, 2 > ANY (tags::text[]::bigint[]) FROM customers WHERE false
+SELECT id, 'b' <= ALL (tags), 'b' > ANY (tags) FROM customers ORDER BY id
+SELECT id FROM orders WHERE (customer_id, status) IS DISTINCT FROM (1, 'new') ORDER BY id
+SELECT id FROM orders WHERE (ship_date, total) IS NULL OR (ship_date, total) IS NOT NULL ORDER BY id
+SELECT * FROM jsonb_to_recordset('[{"a":1,"b":"x"},{"a":2}]') AS t(a int, b text)
+SELECT * FROM json_to_record('{"a":1,"b":"x"}') AS t(a int, b text)
+SELECT t.a + 1, t.d, t.n FROM jsonb_to_recordset('[{"a": 1.0, "d": "2024-02-29", "n": 1.25, "j": null}, {"d": null, "j": {"x": [1]}}]') AS t(a int, d date, n numeric(4, 1), j jsonb) ORDER BY 1
+SELECT e.name, x.salary FROM emp e JOIN jsonb_to_recordset('[{"id": 2, "salary": 7.5}, {"id": 3}]') AS x(id int, salary float8) ON x.id = e.id ORDER BY e.id
+SELECT jsonb_to_recordset FROM (SELECT 1 AS jsonb_to_recordset) x
+SELECT name COLLATE "C" FROM emp ORDER BY name COLLATE "C" DESC
+SELECT k, v FROM (VALUES ('a', '{"a": 1}'::jsonb), ('b', '["a"]')) x(k, v) WHERE v ? k
+SELECT j -> '0', j ->> '1', j -> 0, j -> -1, j #> '{0}' FROM (VALUES ('["a", "b"]'::jsonb), ('{"0": 1, "1": 2}')) x(j)
+SELECT substring('12.50 EUR' from '\d+|\d+\.\d+'), regexp_replace('ab', 'a|ab', 'x'), substring('<a><b>' from '<.+?>')
 """
 
 #: Not there, and told so: never answered wrongly.
 REFUSED = r"""
 SELECT to_char(1234.5, 'S9999.99'), to_char(-1234.5, '9999.99MI'), to_char(0.5, 'FM0.99'), to_char(12, 'RN')
 SELECT to_number('12,454.8-', '99G999D9S')
-SELECT ('2024-03-01'::date, '2024-03-10'::date) OVERLAPS ('2024-03-05'::date, '2024-03-06'::date)
-SELECT regexp_matches('foobarbequebaz', 'ba.', 'g')
-SELECT (regexp_matches('a1b2', '([a-z])(\d)'))[1]
 SELECT E'tab\there', E'\u00e9', U&'\0041', 'it''s', $$dollar$$, $tag$a$b$tag$
 SELECT unistr('\0441'), normalize('é', NFC), string_to_array('1,2,3', ',')::int[]
 SELECT jsonb_path_query('{"a":[1,2,3]}', '$.a.keyvalue()')
 SELECT json_object('{a,1,b,2}'), jsonb_object_agg(k, n) FROM kv
-SELECT * FROM jsonb_to_recordset('[{"a":1,"b":"x"},{"a":2}]') AS t(a int, b text)
-SELECT * FROM json_to_record('{"a":1,"b":"x"}') AS t(a int, b text)
 SELECT unnest(ARRAY[1,2,3]), unnest(ARRAY['a','b'])
 SELECT array_length(ARRAY[1,2,3], 1), array_length(ARRAY[]::int[], 1), cardinality(ARRAY[1,2]), array_upper(ARRAY[1,2], 1), array_lower(ARRAY[1,2], 1), array_ndims(ARRAY[1,2]), array_dims(ARRAY[1,2])
 SELECT ARRAY[[1,2],[3,4]]

@@ -57,7 +57,7 @@ def postgres() -> Iterator[Any]:
 
     initdb = str(binaries / "initdb")
     run(initdb, "-D", data, "-A", "trust", "-U", "admin", "--no-sync", "-E", "UTF8",
-        "--locale=C")  # fmt: skip
+        "--locale=C", "--lc-ctype=C.UTF-8")  # fmt: skip
     options = f"-k {home} -h 127.0.0.1 -p {port} -c fsync=off -c timezone=UTC"
     control = str(binaries / "pg_ctl")
     try:

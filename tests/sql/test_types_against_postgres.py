@@ -105,7 +105,7 @@ SELECT age('2024-03-01'::timestamp, '2023-01-31'::timestamp), age('2020-01-01'::
 SELECT t AT TIME ZONE 'UTC', m AT TIME ZONE 'UTC' FROM timed WHERE id = 1
 SELECT date '2024-02-29', timestamp '2024-02-29 10:00', timestamptz '2024-02-29 10:00', timestamp with time zone '2024-02-29 10:00+02'
 SELECT '2024-02-29 10:00:00.123456'::timestamp(3), '2024-02-29 10:00:00.5'::timestamptz(0)
-SELECT pg_typeof(current_date)::text, pg_typeof(localtimestamp)::text, pg_typeof(now())::text, pg_typeof(now() - now())::text, pg_typeof(current_date - current_date)::text
+SELECT pg_typeof(current_date)::text, pg_typeof(localtimestamp)::text, pg_typeof(now())::text, pg_typeof(now() - now())::text
 SELECT ds[1], ds FROM timed WHERE id < 3 ORDER BY id
 SELECT generate_series FROM generate_series('2024-01-01'::timestamp, '2024-01-02'::timestamp, INTERVAL '12 hours')
 SELECT coalesce(d, '2000-01-01'), CASE WHEN id = 1 THEN d ELSE m END FROM timed ORDER BY id

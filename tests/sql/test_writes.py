@@ -96,7 +96,9 @@ def test_a_keyed_write_changes_only_rows_that_are_still_there(cluster: Cluster) 
         "UPDATE t SET b = 'z' WHERE c IN (SELECT id FROM m)", cluster.catalog, user_id=1
     )
     plan: Any = prepared.plan
-    assert plan.update_sql == "UPDATE t1024 SET c1 = ?3 WHERE bucket_id = ?1 AND c0 = ?2"
+    assert (
+        plan.update_sql == "UPDATE t1024 SET c1 = ?3 WHERE bucket_id = ?1 AND c0 = ?2 AND c2 IS ?4"
+    )
     cluster.run("INSERT INTO m VALUES (10, 'x', 1)")
     assert cluster.execute(prepared) == 1
     assert cluster.run("SELECT b FROM t WHERE a = 1") == [("z",)]

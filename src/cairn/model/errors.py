@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import NamedTuple, Self
+
+
+class About(NamedTuple):
+    """What refused a row, by name: drivers ask for these and not for the words."""
+
+    table: str
+    column: str | None = None
+    constraint: str | None = None
 
 
 class CairnError(Exception):
@@ -10,6 +18,7 @@ class CairnError(Exception):
 
     sqlstate = "XX000"
     hint: str | None = None
+    about: About | None = None
 
     def __init__(
         self,
@@ -19,6 +28,7 @@ class CairnError(Exception):
         hint: str | None = None,
         position: int | None = None,
         sqlstate: str | None = None,
+        about: About | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -28,6 +38,8 @@ class CairnError(Exception):
             self.hint = hint
         if sqlstate is not None:
             self.sqlstate = sqlstate
+        if about is not None:
+            self.about = about
 
     @property
     def sentence(self) -> str:
@@ -40,53 +52,6 @@ class CairnError(Exception):
         """
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)
-
-    def to_wire(self) -> dict[str, Any]:
-        """What crosses to another instance; `from_wire` is its other end."""
-        return {
-            "kind": type(self).__name__,
-            "sqlstate": self.sqlstate,
-            "message": self.message,
-            "detail": self.detail,
-            "hint": self.hint,
-            "position": self.position,
-            "leader": getattr(self, "leader", None),
-        }
-
-
-def from_wire(fields: dict[str, Any]) -> CairnError:
-    """Rebuild an error that a peer reported; an unknown kind keeps its SQLSTATE and text."""
-    cls = _by_name().get(str(fields.get("kind")), CairnError)
-    error = CairnError.__new__(cls)
-    CairnError.__init__(
-        error,
-        str(fields.get("message", "")),
-        detail=_text(fields.get("detail")),
-        hint=_text(fields.get("hint")),
-        position=_number(fields.get("position")),
-        sqlstate=str(fields.get("sqlstate", "XX000")),
-    )
-    if isinstance(error, NotLeader):
-        error.leader = _number(fields.get("leader"))
-    return error
-
-
-def _text(field: Any) -> str | None:
-    return None if field is None else str(field)
-
-
-def _number(field: Any) -> int | None:
-    return field if isinstance(field, int) else None
-
-
-def _by_name() -> dict[str, type[CairnError]]:
-    found: dict[str, type[CairnError]] = {}
-    queue: list[type[CairnError]] = [CairnError]
-    while queue:
-        cls = queue.pop()
-        found[cls.__name__] = cls
-        queue.extend(cls.__subclasses__())
-    return found
 
 
 class InternalError(CairnError):

@@ -12,7 +12,7 @@ from cairn.model.log.ranges import Predicate
 from cairn.model.members.moves import MoveSeen
 from cairn.model.members.topology import Instance
 from cairn.model.sharding.parts import ByBuckets
-from cairn.model.types.values import ColumnType
+from cairn.model.types.row_shape import RowShape
 
 #: A time to wait that a timer can take: NaN and infinity are refused with the request.
 Seconds = Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)]
@@ -293,19 +293,6 @@ class SchemaChangeResponse(msgspec.Struct, frozen=True):
     hint: str | None = None
 
 
-class RowShape(msgspec.Struct, frozen=True):
-    """Columns of an answer as its client wants them: types, digits of decimals, format codes."""
-
-    types: tuple[ColumnType, ...]
-    scales: tuple[int | None, ...]
-    formats: tuple[int, ...]
-
-    def __post_init__(self) -> None:
-        count = len(self.types)
-        if (len(self.scales), len(self.formats)) != (count, count) or {*self.formats} - {0, 1}:
-            raise ValueError("a type, a scale and a format code (0 or 1) for each column")
-
-
 class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """A fragment of a query, run where its rows are."""
 
@@ -432,7 +419,7 @@ class WriteRequest(msgspec.Struct, frozen=True):
     ranges: tuple[tuple[int, int], ...] | None = None
     check_only: bool = False  # execute, then take it back: the first of two rounds
     more: tuple[tuple[str, tuple[tuple[Any, ...], ...]], ...] = ()  # further (sql, rows), in order
-    must_change: int | None = None  # rows that `sql` has to find; else nothing is done
+    must_change: int | None = None  # rows of `sql`; these and those of `more` must be there
     operation: str | None = None  # recorded with the rows; a repeated one is skipped
     open_sql: str = ""  # of an operation by ranges: `sql` before these were put into it
     is_bulk: bool = False  # plain inserts: the record is made from the input, not by the hook

@@ -292,6 +292,18 @@ static void i_scale(sqlite3_context *context, int count, sqlite3_value **values)
 
 /* --- other types ------------------------------------------------------------------------------ */
 
+/* A whole number that has to fit into two or four bytes: the value itself. */
+static void i_fit(sqlite3_context *context, int count, sqlite3_value **values)
+{
+    if (any_null(context, count, values))
+        return;
+    int64_t number = sqlite->value_int64(values[0]);
+    if (sqlite->value_type(values[0]) == SQLITE_INTEGER && has_room(number, (int)sqlite->value_int64(values[1])))
+        sqlite->result_int64(context, number);
+    else
+        ask_python(context, "i_fit", count, values);
+}
+
 static void n_of_i(sqlite3_context *context, int count, sqlite3_value **values)
 {
     if (any_null(context, count, values))
@@ -374,7 +386,7 @@ static const Known DECIMALS[] = {
     {"n_trunc", 1, n_trunc}, {"n_trunc", 2, n_trunc}, {"z_trunc", 2, z_trunc},
     {"n_floor", 1, n_floor}, {"n_ceil", 1, n_ceil}, {"n_padded", 2, n_padded},
     {"n_scaled", 3, n_scaled}, {"i_scale", 1, i_scale}, {"n_of_i", 1, n_of_i},
-    {"i_of_n", 1, i_of_n}, {"d_of_n", 1, d_of_n}, {"n_of_d", 1, n_of_d},
+    {"i_fit", 2, i_fit}, {"i_of_n", 1, i_of_n}, {"d_of_n", 1, d_of_n}, {"n_of_d", 1, n_of_d},
     {NULL, 0, NULL},
 };
 

@@ -207,7 +207,7 @@ static int read_whole(const Column *column, Field field, int64_t *value)
 {
     switch (column->kind) {
     case INTEGER:
-        return read_integer(field.text, field.length, value);
+        return read_integer(field.text, field.length, value) && has_room(*value, column->longest);
     case UNSIGNED:
         return read_integer(field.text, field.length, value) && *value >= 0;
     case BOOLEAN:

@@ -11,7 +11,7 @@ enum { INTEGER = 0, UNSIGNED = 1, DOUBLE = 2, TEXT = 3, BOOLEAN = 4, UUID = 5, Z
 typedef struct {
     int32_t kind;
     int32_t required;  /* no NULL */
-    int32_t longest;   /* characters of a text; 0: any */
+    int32_t longest;   /* characters of a text, bytes of an INTEGER; 0: any */
 } Column;
 
 typedef struct {

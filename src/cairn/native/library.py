@@ -63,7 +63,7 @@ class ArrowColumn(ctypes.Structure):
 
 class OutColumn(ctypes.Structure):
     _fields_ = [
-        *((name, Int32) for name in ("kind", "place", "is_binary", "scale")),
+        *((name, Int32) for name in ("kind", "place", "binary", "scale")),
         *((name, Pointer) for name in ("valid", "bytes", "places")),
         ("offset", ctypes.c_int64),
     ]
@@ -71,7 +71,7 @@ class OutColumn(ctypes.Structure):
 
 class OutPlan(ctypes.Structure):
     _fields_ = [
-        *((name, Int32) for name in ("is_line", "is_csv", "delimiter", "quote", "escape")),
+        *((name, Int32) for name in ("is_line", "label", "is_csv", "delimiter", "quote", "escape")),
         ("null", ctypes.c_char_p),
         *((name, Int32) for name in ("null_length", "columns")),
         ("column", ctypes.POINTER(OutColumn)),

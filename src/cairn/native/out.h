@@ -16,7 +16,7 @@ enum { WHOLE = 0, REAL = 1, TEXTS = 2, TRUTH = 3, GIVEN = 4, NUMBER = 5, MOMENT 
 typedef struct {
     int32_t kind;
     int32_t place;     /* among the columns of a record */
-    int32_t is_binary; /* a number as eight bytes instead of its digits, for one */
+    int32_t binary;    /* 0: as text; else of a whole number how many bytes it has */
     int32_t scale;     /* digits that a DECIMAL has behind its point at least */
     const uint8_t *valid; /* of a column that somebody else has written: as Arrow has it */
     const uint8_t *bytes;
@@ -25,7 +25,8 @@ typedef struct {
 } OutColumn;
 
 typedef struct {
-    int32_t is_line; /* else a DataRow */
+    int32_t is_line; /* else a row as in DataRow, */
+    int32_t label;   /* and the letter that its message has */
     int32_t is_csv;
     int32_t delimiter, quote, escape;
     const uint8_t *null;

@@ -7,7 +7,7 @@ from typing import Any
 
 from cairn.model.types.values import ColumnType
 from cairn.native.library import OutColumn
-from cairn.pgwire.messages import TEXT_FORMAT
+from cairn.pgwire.messages import BINARY_FORMAT
 
 WHOLE, REAL, TEXTS, TRUTH, GIVEN, NUMBER, MOMENT, ZONED, DATE, UUID = range(10)
 _KINDS = {
@@ -33,6 +33,6 @@ def out_columns(
     """An array for C; a column is GIVEN where somebody else has to write it."""
     found = (OutColumn * len(types))()
     for column, type_, scale, format_ in zip(found, types, scales, formats, strict=True):
-        column.is_binary, column.scale = format_ != TEXT_FORMAT, scale or 0
-        column.kind = (_KINDS if column.is_binary else _AS_TEXT).get(type_, GIVEN)
+        column.binary, column.scale = 8 if format_ == BINARY_FORMAT else format_, scale or 0
+        column.kind = (_KINDS if column.binary else _AS_TEXT).get(type_, GIVEN)
     return found

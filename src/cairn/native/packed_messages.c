@@ -14,23 +14,23 @@ static uint8_t *put_number(uint8_t *to, const OutColumn *column, const Unpacked 
     case WHOLE:
         if (is_real)
             return NULL;
-        if (column->is_binary)
-            return put_big(to, (uint64_t)value->number, 8);
+        if (column->binary)
+            return put_whole_binary(to, value->number, column->binary);
         if (value->number < 0)
             *to++ = '-';
         return put_digits(to, value->number < 0 ? 0 - (uint64_t)value->number : (uint64_t)value->number, 1);
     case REAL:
-        return !is_real ? NULL : column->is_binary ? put_real_binary(to, value->real) : put_real(to, value->real);
+        return !is_real ? NULL : column->binary ? put_real_binary(to, value->real) : put_real(to, value->real);
     case TRUTH: *to++ = value->number ? 't' : 'f'; return is_real ? NULL : to;
     case DATE:
         if (is_real)
             return NULL;
-        return column->is_binary ? put_date_binary(to, value->number) : put_date(to, value->number);
+        return column->binary ? put_date_binary(to, value->number) : put_date(to, value->number);
     case MOMENT:
     case ZONED:
         if (is_real)
             return NULL;
-        return column->is_binary ? put_moment_binary(to, value->number)
+        return column->binary ? put_moment_binary(to, value->number)
                                  : put_moment(to, value->number, column->kind == ZONED);
     default: return NULL;
     }
@@ -85,7 +85,7 @@ static int put_message(Batch *out, const OutPlan *plan, const uint8_t **row, con
     if (!batch_reserve(out, used + 16))
         return NO_MEMORY;
     uint8_t *message = out->data + out->size;
-    message[0] = 'D';
+    message[0] = (uint8_t)plan->label;
     put_big(message + 1, used - 1, 4);
     put_big(message + 5, (uint64_t)plan->columns, 2);
     batch_add(out, 0, (uint32_t)used);

@@ -17,6 +17,19 @@ static inline uint8_t *put_big(uint8_t *to, uint64_t value, int bytes)
     return to + bytes;
 }
 
+/* Whether two or four bytes hold a number; all else holds every one. */
+static inline int has_room(int64_t value, int bytes)
+{
+    int64_t end = bytes == 2 ? 1LL << 15 : 1LL << 31;
+    return (bytes != 2 && bytes != 4) || (value >= -end && value < end);
+}
+
+/* In two, four or eight bytes; NULL: it needs more. */
+static inline uint8_t *put_whole_binary(uint8_t *to, int64_t value, int bytes)
+{
+    return has_room(value, bytes) ? put_big(to, (uint64_t)value, bytes) : NULL;
+}
+
 static inline uint8_t *pack_integer(uint8_t *to, int64_t value)
 {
     if (value >= 0) {

@@ -11,7 +11,7 @@
 enum { WHOLE = 0, REAL = 1, OUT_TEXTS = 2, TRUTH = 3 }; /* columns, as in `rows_out.c` */
 
 typedef struct {
-    int32_t kind, is_binary;
+    int32_t kind, binary; /* 0: as text; else of a whole number how many bytes it has */
 } Told;
 
 typedef struct {
@@ -65,13 +65,13 @@ static int put_value(Batch *out, const PointRead *plan, int32_t column)
         double number = point_sqlite->column_double(from, column);
         uint64_t bits;
         memcpy(&bits, &number, 8);
-        to = told->is_binary ? put_big(to, bits, 8) : put_real(to, number);
+        to = told->binary ? put_big(to, bits, 8) : put_real(to, number);
     } else {
         int64_t number = point_sqlite->column_int64(from, column);
         if (told->kind == TRUTH)
-            *to++ = told->is_binary ? number != 0 : number ? 't' : 'f';
-        else if (told->is_binary)
-            to = put_big(to, (uint64_t)number, 8);
+            *to++ = told->binary ? number != 0 : number ? 't' : 'f';
+        else if (told->binary)
+            to = put_whole_binary(to, number, told->binary);
         else {
             if (number < 0)
                 *to++ = '-';
@@ -79,7 +79,7 @@ static int put_value(Batch *out, const PointRead *plan, int32_t column)
         }
     }
     if (!to)
-        return 0; /* a real that needs an exponent */
+        return 0; /* a real that needs an exponent, a number that is too long for its column */
     put_big(field, (uint64_t)(to - field - 4), 4);
     out->size += (size_t)(to - field);
     return 1;

@@ -17,7 +17,7 @@ class Layout(NamedTuple):
     """What a request looks like, and what its answer."""
 
     asked: Asked
-    columns: Sequence[tuple[int, int]]  # kind, and whether it is told in binary
+    columns: Sequence[tuple[int, int]]  # kind, and 0 or how many bytes it is told in
     bound: bytes  # told before the rows
     described: bytes  # the same when Describe is asked
 

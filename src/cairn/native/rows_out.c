@@ -148,9 +148,9 @@ static uint8_t *put_other(uint8_t *to, const OutColumn *column, Stored value)
     case NUMBER: return put_shown_decimal(to, value.at, size_of(value.type), column->scale);
     case UUID: return put_uuid(to, value.at, size_of(value.type));
     case DATE:
-        return column->is_binary ? put_date_binary(to, whole(value)) : put_date(to, whole(value));
+        return column->binary ? put_date_binary(to, whole(value)) : put_date(to, whole(value));
     default:
-        return column->is_binary ? put_moment_binary(to, whole(value))
+        return column->binary ? put_moment_binary(to, whole(value))
                                  : put_moment(to, whole(value), column->kind == ZONED);
     }
 }
@@ -191,12 +191,9 @@ static int value_text(const OutColumn *column, Stored value, int64_t row, uint8_
         end = put_other(small, column, value);
     else if (column->kind == TRUTH)
         *end++ = whole(value) ? 't' : 'f';
-    else if (column->is_binary) {
-        double number = column->kind == REAL ? real(value) : 0;
-        uint64_t bits = column->kind == REAL ? 0 : (uint64_t)whole(value);
-        if (column->kind == REAL)
-            memcpy(&bits, &number, 8);
-        end = put_big(small, bits, 8);
+    else if (column->binary) {
+        end = column->kind == REAL ? put_real_binary(small, real(value))
+                                   : put_whole_binary(small, whole(value), column->binary);
     } else if (column->kind == WHOLE)
         end = put_whole(small, whole(value));
     else
@@ -248,7 +245,7 @@ static int put_row(Batch *out, const OutPlan *plan, const Stored *stored, int64_
     uint8_t *message = out->data + begun;
     if (plan->is_line)
         message[used++] = '\n';
-    message[0] = plan->is_line ? 'd' : 'D';
+    message[0] = plan->is_line ? 'd' : (uint8_t)plan->label;
     put_big(message + 1, used - 1, 4);
     if (!plan->is_line)
         put_big(message + 5, (uint64_t)plan->columns, 2);

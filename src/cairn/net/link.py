@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from cairn.model.carried_errors import from_wire, to_wire
 from cairn.model.errors import (
     CairnError,
     NotSent,
@@ -21,7 +22,6 @@ from cairn.model.errors import (
     QueryCanceled,
     UnknownCall,
     Unreachable,
-    from_wire,
 )
 from cairn.model.settings import limits
 from cairn.model.unexpected import owned
@@ -433,7 +433,7 @@ class Link(asyncio.Protocol):
             error = owned(problem, f"the handler of {frame.method}")
         if frame.kind != frames.REQUEST or not self.is_open:
             return
-        body = _encode(error.to_wire())
+        body = _encode(to_wire(error))
         self._write(frames.pack_frame(frames.ERROR, frame.id, "", body))
 
     def close(self, problem: BaseException | None = None) -> None:

@@ -223,9 +223,8 @@ class Instance:
         )
         self.backups = Backups(self.name, self.state, self.data, runtime.free_bytes)
         self.backup_taker = BackupTaker(
-            *(self.raft_id, store.path, self.state, self.runner),
-            *(self.leader, peers, runtime),
-            *(self.backups, self.voters),
+            *(self.raft_id, store.path, self.state, self.runner, self.leader),
+            *(peers, runtime, self.backups, self.voters),
         )
         self.beat = Beat(self.name, self.local, self.leader, self.moves_shown, self.backups)
 

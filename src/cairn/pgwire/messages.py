@@ -17,6 +17,7 @@ CANCEL_REQUEST: Final = 80877102
 
 TEXT_FORMAT: Final = 0
 BINARY_FORMAT: Final = 1
+DATA_ROW: Final = ord("D")
 
 MAX_MESSAGE_BYTES: Final = limits.CLIENT_MESSAGE_BYTES
 MAX_STARTUP_BYTES: Final = 10_000
@@ -83,7 +84,7 @@ def command_complete(tag: str) -> bytes:
 
 
 def error_response(error: CairnError, severity: str) -> bytes:
-    """ErrorResponse with the fields S, V, C, M and, when the error has them, D, H, P."""
+    """ErrorResponse with S, V, C, M and, when the error has them, D, H, P and s, t, c, n."""
     parts = [b"S", cstring(severity), b"V", cstring(severity), b"C", cstring(error.sqlstate)]
     parts += [b"M", cstring(error.message)]
     if error.detail is not None:
@@ -92,6 +93,9 @@ def error_response(error: CairnError, severity: str) -> bytes:
         parts += [b"H", cstring(error.hint)]
     if error.position is not None:
         parts += [b"P", cstring(str(error.position))]
+    if error.about is not None:
+        named = zip((b"s", b"t", b"c", b"n"), ("public", *error.about), strict=True)
+        parts += [part for kind, name in named if name for part in (kind, cstring(name))]
     return message(b"E", *parts, b"\0")
 
 

@@ -102,6 +102,15 @@ class Damaged(LogRefused):
         super().__init__(f"record {origin}:{lsn} {why}")
 
 
+class NoRoom(LogRefused):
+    """A part of a long statement cannot be held until the others are here."""
+
+    sqlstate = "53100"
+
+    def __init__(self, record: Packed, why: CairnError) -> None:
+        super().__init__(f"record {record.origin}:{record.lsn} cannot be held: {why.message}")
+
+
 class OtherHistory(LogRefused):
     """Two instances hold different records under one (origin, lsn): a cut was missed here.
 

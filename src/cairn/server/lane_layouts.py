@@ -6,6 +6,7 @@ from struct import Struct
 from typing import Final
 
 from cairn.model.log.records import head_of_insert, pack_value
+from cairn.model.tables.schema import Table
 from cairn.model.types.values import ColumnType
 from cairn.native.point_inserts import NewRow
 from cairn.native.point_reads import OUT_TEXTS, REAL, TRUTH, WHOLE, Layout
@@ -57,7 +58,9 @@ def read_of(
     kinds = [_COLUMNS.get(each.type, -1) for each in prepared.columns]
     if asked is None or -1 in kinds:
         return None
-    columns = list(zip(kinds, shape.result_formats, strict=True))
+    told = [_WHOLE_BYTES.get(each.oid, 8) for each in prepared.columns]
+    codes = (size * code for size, code in zip(told, shape.result_formats, strict=True))
+    columns = list(zip(kinds, codes, strict=True))
     return Layout(asked, columns, BIND_COMPLETE, shape.bound)
 
 
@@ -69,6 +72,8 @@ def insert_of(cached: Cached, param_formats: Codes, result_formats: Codes) -> Ne
         return None
     if plan.row is None or prepared.columns:
         return None
+    if not _all_fit(plan.row, plan.table, cached.signature):
+        return None
     asked = _asked(plan.row.places, cached.signature, param_formats, result_formats)
     cells = [number or pack_value(value) for number, value in plan.row.cells]
     if asked is None or sum(len(each) for each in cells if isinstance(each, bytes)) > _LONGEST:
@@ -76,6 +81,16 @@ def insert_of(cached: Cached, param_formats: Codes, result_formats: Codes) -> Ne
     table = plan.table
     head = head_of_insert(table.id, table.schema_version, len(table.columns))
     return NewRow(asked, plan.sql, head, cells)
+
+
+def _all_fit(row: plans.PlainRow, table: Table, signature: Signature) -> bool:
+    """Whether every whole number that a client can send has room in its column."""
+    for (number, _), column in zip(row.cells, table.columns, strict=True):
+        if number and column.width is not None:
+            sent = _WHOLE_BYTES.get(signature.param_oids[number - 1], 8)
+            if sent > column.width.value:
+                return False
+    return True
 
 
 def _asked(

@@ -64,6 +64,7 @@ class Cached:
         "_catalog",
         "convert",
         "hides",
+        "int_size",
         "normal",
         "oids",
         "prepared",
@@ -100,6 +101,7 @@ class Cached:
         self._catalog = catalog
         known = catalog()
         self.hides = frozenset[str]() if known is None else known.hides
+        self.int_size = 8 if known is None else known.int_size
         self._allowed: set[int] = set()
         self.takes = known is not None and (
             _CURRENT.search(text) is not None or any(map(known.gives_numbers, prepared.tables))
@@ -121,6 +123,8 @@ class Cached:
         known = catalog.versions
         if self.hides != catalog.hides:
             return False  # a name means another table in this session, or does so no more
+        if self.int_size != catalog.int_size:
+            return False  # INT in a cast means another type
         if any(known.get(table) != version for table, version in self.prepared.tables.items()):
             return False
         self._catalog = weakref.ref(catalog)

@@ -10,6 +10,7 @@ from cairn.model.log.ops import Ddl
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import OIDS, ColumnType
+from cairn.model.types.widths import Width
 
 #: PRESERVE ROWS, DELETE ROWS, DROP.
 OnCommit = Literal["preserve", "delete", "drop"]
@@ -69,10 +70,22 @@ class OutColumn:
     #: A column of a table as it is: the table's id, the column's number and its type modifier.
     origin: tuple[int, int, int] | None = field(default=None, compare=False)
     told_oid: int = 0  # when clients are told another type than its own
+    narrow: Width | None = None  # of a whole number, or of those in a list
+
+    @property
+    def known(self) -> int | EnumType | Width | None:
+        """What a statement that goes on with its values knows of them: see `scales`."""
+        return self.enum or self.narrow or self.scale
+
+    def code(self, format_: int) -> int:
+        """A format code as `RowShape` has it."""
+        return self.narrow.value if format_ and self.narrow is not None else format_
 
     @property
     def oid(self) -> int:
         """The number of its type that clients are told."""
+        if self.narrow is not None:
+            return self.narrow.oid(self.type)
         return self.told_oid or (OIDS[self.type] if self.enum is None else self.enum.oid)
 
 

@@ -10,14 +10,17 @@ from sqlglot import exp
 
 from cairn.model.errors import LimitExceeded, Unsupported
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Table, type_modifier
+from cairn.model.tables.schema import VARCHAR, Table, type_modifier
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType
+from cairn.model.types.widths import WHOLES, Width
 from cairn.sql.bind.dml import BoundChange, BoundInsert, bind_delete, bind_insert, bind_update
 from cairn.sql.bind.queries.bind import bind_query, binder_of
 from cairn.sql.bind.scope import NOW, Binder, BlockNames, Scope
 from cairn.sql.enum_order import in_declared_order
 from cairn.sql.ir import Col, Expr, Known, Param, Query, Select, output, rewrite, scans_in
+from cairn.sql.param_widths import param_oids as param_oids_of
+from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.lexer import Token, syntax_error
 from cairn.sql.parse.parse import parse_query, take_options
 from cairn.sql.plan.global_insert import plan_global_insert
@@ -28,8 +31,10 @@ from cairn.sql.plan.write import plan_change, plan_insert
 from cairn.sql.plans import (
     ROW_WRITES,
     InsertSelect,
+    KeyedWrite,
     OutColumn,
     Plan,
+    PointWrite,
     Prepared,
     Returning,
     ShardedInsert,
@@ -89,10 +94,12 @@ def compile_query(
     if binder.uses_now:
         bound = _with_now(bound, numbers.next_param())
     bound = _changed(bound, keeping_zeros)
-    described = _description(bound)
+    described, oids = _description(bound), param_oids_of(bound, types)
     bound = _changed(bound, lambda node: in_declared_order(node, numbers.next_rel))
     told = metadata(bound) if _is_sharded(bound) else ()
     plan = _plan(bound, catalog, numbers)
+    if binder.skips is not None:
+        _check_claim(plan, binder.skips)
     tag, columns, rights = described
     rights += tuple(
         ("update" if each.is_sequence else "insert", "table", each.id, each.name)
@@ -124,6 +131,7 @@ def compile_query(
         numbers.param - len(types),
         binder.uses_now,
         bound,
+        oids,
         locks=binder.locks,
         labels=tuple(binder.labels.items()),
     )
@@ -226,6 +234,19 @@ def _is_sharded(bound: Bound) -> bool:
     return any(not scan.table.is_global for scan in scans_in(bound))
 
 
+def _check_claim(plan: Plan, lock: exp.Expr) -> None:
+    """SKIP LOCKED: nobody is met, where finding the rows and changing them is one step; a row that
+    is deleted is deleted by one."""
+    write = plan.write if isinstance(plan, Returning) else plan
+    is_deleted = isinstance(write, KeyedWrite) and write.update_sql is None
+    if not isinstance(write, PointWrite) and not is_deleted:
+        raise Unsupported(
+            "SKIP LOCKED is not supported where two could take the same row",
+            hint="keep the rows of a queue together: DISTRIBUTED BY (), or by the queue",
+            position=walk_position(lock),
+        )
+
+
 def _plan(bound: Bound, catalog: Catalog, numbers: Numbers) -> Plan:
     write = _plan_statement(bound, catalog, numbers)
     items = getattr(bound, "returning", None)
@@ -271,9 +292,9 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
         node = (bound.source, *exprs, *where) if looks else ()
     else:
         columns = tuple(
-            _out_column(name, type_, told, origin)
-            for (name, type_), told, origin in zip(
-                output(bound), known(bound), _origins(bound), strict=True
+            _out_column(name, type_, told, source)
+            for (name, type_), told, source in zip(
+                output(bound), known(bound), _sources(bound), strict=True
             )
         )
     if isinstance(bound, (BoundInsert, BoundChange)) and bound.returning is not None:
@@ -286,24 +307,32 @@ def _description(bound: Bound) -> tuple[str, tuple[OutColumn, ...], tuple[Any, .
     return tag, columns, tuple(rights)
 
 
+Source = tuple[Table, int]  # a column of a table, as it is, and its place
+
+
 def _out_column(
-    name: str, type_: ColumnType, told: Known, origin: tuple[int, int, int] | None = None
+    name: str, type_: ColumnType, told: Known, source: Source | None = None
 ) -> OutColumn:
     enum = told if isinstance(told, EnumType) and type_ is ColumnType.STRING else None
     scale = min(told, MOST) if isinstance(told, int) else None
-    return OutColumn(name, type_, scale, enum, origin)
+    narrow = told if isinstance(told, Width) and type_ in WHOLES else None
+    if source is None:
+        return OutColumn(name, type_, scale, enum, narrow=narrow)
+    table, at = source
+    column = table.columns[at]
+    told_oid = column.oid if column.oid == VARCHAR else 0
+    origin = (table.id, at + 1, type_modifier(column))
+    return OutColumn(name, type_, scale, enum, origin, told_oid, narrow)
 
 
-def _origins(query: Query) -> list[tuple[int, int, int] | None]:
+def _sources(query: Query) -> list[Source | None]:
     """Of the columns of a query: those that are columns of tables as they are."""
     if not isinstance(query, Select):
         return [None] * len(output(query))
     tables = {scan.rel: scan.table for scan in scans_in(query.source)}
-    return [_origin(item.expr, tables) for item in query.items]
+    return [_source(item.expr, tables) for item in query.items]
 
 
-def _origin(expr: Expr, tables: dict[int, Table]) -> tuple[int, int, int] | None:
+def _source(expr: Expr, tables: dict[int, Table]) -> Source | None:
     table = tables.get(expr.rel) if isinstance(expr, Col) and expr.at >= 0 else None
-    if table is None or not isinstance(expr, Col):
-        return None
-    return table.id, expr.at + 1, type_modifier(table.columns[expr.at])
+    return None if table is None or not isinstance(expr, Col) else (table, expr.at)

@@ -119,7 +119,7 @@ class _Steps:
             number,
             [each.name for each in columns],
             [each.type for each in columns],
-            [each.enum or each.scale for each in columns],
+            [each.known for each in columns],
         )
         return BlockStep("with", prepared, number, key_width=width)
 

@@ -108,7 +108,7 @@ def _given(number: int, part: WithPart, prepared: Prepared, name: Token) -> Give
         )
     names = [*part.columns, *(each.name for each in columns[len(part.columns) :])]
     types = [each.type for each in columns]
-    scales = [each.enum or each.scale for each in columns]
+    scales = [each.known for each in columns]
     return GivenRows(number, names if columns else None, types, scales)
 
 

@@ -14,10 +14,12 @@ from cairn.model import stops
 from cairn.model.tables.schema import Table
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType, Physical
+from cairn.model.types.widths import Width
 
 Type = ColumnType | None  # None: not known yet (a quoted literal, NULL, a bare parameter)
-#: Digits after the point of a DECIMAL, or the enum that a text is a label of: see `scales`.
-Known = int | EnumType | None
+#: Digits after the point of a DECIMAL, the enum that a text is a label of, or how wide a whole
+#: number is: see `scales`.
+Known = int | EnumType | Width | None
 BUCKET_AT = -1  # the place of the hidden column `bucket_id`
 
 

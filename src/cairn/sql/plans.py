@@ -236,8 +236,8 @@ class Change:
 class KeyedWrite:
     """A two-step change: `read` finds rows, `changes` says what happens to each by its key.
 
-    `delete_sql` takes (bucket, key…), `insert_sql` a physical row with its bucket first. A row
-    that vanished in between is left alone: neither statement brings it back.
+    `delete_sql` takes (bucket, key…, seen…), `insert_sql` a physical row with its bucket first. A
+    row that vanished or was changed in between is left alone, and the statement is begun anew.
     """
 
     read: ReadPlan

@@ -4,12 +4,15 @@ Stored numbers keep no trailing zeros: 1.50 and 1.5 are one value with one spell
 and joins agree. PostgreSQL shows `NUMERIC(10, 2)` with two digits all the same, and computes the
 scale of sums and products from that of their operands; so do we, from what the statement says.
 
-Of a text the same look tells of which enum it is a label: no DECIMAL is one, so the two never meet.
+Of a text the same look tells of which enum it is a label, and of a whole number whether four or two
+bytes hold it: an expression has one type, so they never meet.
 """
 
 from __future__ import annotations
 
 from cairn.model.types.enums import EnumType
+from cairn.model.types.values import ColumnType
+from cairn.model.types.widths import WHOLES, Width, wider
 from cairn.sql.ir import (
     Agg,
     Call,
@@ -29,6 +32,8 @@ from cairn.sql.ir import (
 _SAME = frozenset(("n_neg", "n_abs", "same", "store_n", "coalesce", "only_row"))
 _WIDER = frozenset(("n_add", "n_sub", "n_mod"))
 _WHOLE = frozenset(("n_of_i", "n_floor", "n_ceil", "n_sign", "n_sum2", "n_quotient"))
+_ELSE = frozenset(("lag", "lead"))  # where there is no such row they give another value
+_WHOLE_WORDS = frozenset(each.value for each in WHOLES)
 _OF_ONE = frozenset(
     ("n_sum", "min", "max", "first_value", "last_value", "lag", "lead", "nth_value")
 )
@@ -62,7 +67,11 @@ def known_of(expr: Expr | None) -> Known:
             results = [result for _, result in whens]
             return _common([*results, *([default] if default is not None else [])])
         case Agg(name=name, args=args) if name in _OF_ONE:
-            return known_of(args[0])
+            found = known_of(args[0])
+            is_mixed = isinstance(found, Width) and len(args) > 2 and name in _ELSE
+            return _common([args[0], args[2]]) if is_mixed else found
+        case Agg(name="a_agg", args=args):
+            return _width_of(args[0])
         case Window(func=func):
             return known_of(func)
         case SubQuery(kind="scalar", query=query):
@@ -75,6 +84,13 @@ def _call(name: str, args: tuple[Expr, ...]) -> Known:
         return 0
     if name == "n_item":
         return scale_of(args[0])
+    if name == "i_item":
+        return known_of(args[0])
+    if name == "i_fit" and (size := _number(args[1])) is not None:
+        return Width(size)
+    if name == "store_fit" and isinstance(args[1], Const) and args[1].value in _WHOLE_WORDS:
+        size = _number(args[2])
+        return None if size is None else Width(size)
     if name == "n_scaled" and isinstance(args[2], Const):
         return _number(args[2])
     if name in ("s_label", "s_nth"):
@@ -103,7 +119,17 @@ def _common(exprs: list[Expr]) -> Known:
     """Of those that are not NULL, if they agree."""
     given = [each for each in exprs if not (isinstance(each, Const) and each.value is None)]
     found = {known_of(each) for each in given}
-    return found.pop() if len(found) == 1 else None
+    return found.pop() if len(found) == 1 else wider([_width_of(each) for each in given])
+
+
+def _width_of(expr: Expr) -> Width | None:
+    """A number in the text is an integer of four bytes, where something else is as narrow."""
+    found = known_of(expr)
+    if isinstance(found, Width):
+        return found
+    if isinstance(expr, Const) and expr.type is ColumnType.INTEGER and isinstance(expr.value, int):
+        return Width.FOUR if Width.FOUR.takes(expr.value) else None
+    return None
 
 
 def scales(query: Query) -> list[int | None]:
@@ -117,7 +143,11 @@ def known(query: Query) -> list[Known]:
         return [known_of(item.expr) for item in query.items]
     if isinstance(query, SetOp):
         both = zip(known(query.left), known(query.right), strict=True)
-        return [left if left == right else None for left, right in both]
+        return [left if left == right else _wider(left, right) for left, right in both]
     if isinstance(query, Unnest):
         return [known_of(query.rows[0][0]), *([None] * (len(query.types) - 1))]
     return [_common([row[at] for row in query.rows]) for at in range(len(query.types))]
+
+
+def _wider(left: Known, right: Known) -> Width | None:
+    return wider([each if isinstance(each, Width) else None for each in (left, right)])

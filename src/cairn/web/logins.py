@@ -25,7 +25,7 @@ from cairn.model.settings.auth_rules import is_loopback
 from cairn.pgwire.server.startup import StartupParams
 from cairn.server.audit import Who
 from cairn.server.face import PgFace
-from cairn.server.session.login import Login
+from cairn.server.session.entering.login import Login
 
 SESSION_S = 12 * 3600.0
 TICKET_S = 60.0  # a ticket takes one from an instance that died to another

@@ -48,6 +48,7 @@ SETTINGS: dict[str, Any] = {
     "ddl_apply_timeout": 30.0,
     "read_preference": "leader",
     "table_distribution": "key",  # of tables that do not say: by their key, or all rows together
+    "default_int_size": 8,  # bytes of columns that are declared INT, INTEGER or SERIAL: 4 or 8
     "foreign_keys": "refuse",  # or ignore: they are read and not kept
     "topology_events_max": 100_000,
     "row_log_max": 1_000_000,
@@ -73,7 +74,22 @@ REPORTED: dict[str, str] = {
     "standard_conforming_strings": "on",
 }
 
+#: What nobody can change: facts about the server that drivers ask for as settings.
+PRESETS: dict[str, str] = {
+    "server_version": REPORTED["server_version"],
+    "server_version_num": "150000",
+    "server_encoding": REPORTED["server_encoding"],
+    "integer_datetimes": REPORTED["integer_datetimes"],
+    "max_identifier_length": "63",
+    "max_index_keys": "32",
+    "max_function_args": "100",
+    "block_size": "8192",
+    "lc_collate": "C",
+    "lc_ctype": "C",
+}
+
 DEFAULTS: dict[str, str] = {
+    **PRESETS,
     **{name.lower(): value for name, value in REPORTED.items()},
     "application_name": "",
     "search_path": '"$user", public',
@@ -83,10 +99,6 @@ DEFAULTS: dict[str, str] = {
     "transaction_read_only": "off",
     "extra_float_digits": "1",
     "bytea_output": "hex",
-    "max_identifier_length": "63",
-    "lc_collate": "C",
-    "lc_ctype": "C",
-    "server_version_num": "150000",
     "is_superuser": "off",
     "session_authorization": "",
     "statement_timeout": "0",

@@ -196,6 +196,11 @@ class Catalog(msgspec.Struct, frozen=True, weakref=True, dict=True):
     def setting(self, key: str) -> Any:
         return self.settings.get((key, ""))
 
+    @property
+    def int_size(self) -> int:
+        """Bytes of what is declared INT or INTEGER."""
+        return 4 if self.setting("default_int_size") == 4 else 8
+
     def user_by_id(self, user_id: int) -> User | None:
         for user in self.users.values():
             if user.id == user_id:

@@ -11,10 +11,12 @@ import msgspec
 from cairn.model.types.decimals import KEY_SQL, key_form
 from cairn.model.types.enums import EnumType, checker
 from cairn.model.types.sizes import Fit, fitter
-from cairn.model.types.values import ELEMENTS, SQLITE_TYPES, ColumnType, Physical
+from cairn.model.types.values import ELEMENTS, OIDS, SQLITE_TYPES, ColumnType, Physical
+from cairn.model.types.widths import Width, width_of
 
 FIRST_USER_TABLE_ID = 1024  # everything below belongs to the system
 BUCKET_COLUMN = "bucket_id"
+VARCHAR = 1043  # PostgreSQL's number of texts with a length
 ROW_COLUMN = "_cairn_row"  # the hidden key of a table that was made without one
 TEMP_TIER = "pg_temp"  # where the rows of temporary tables are: in their session
 #: Temporary tables have numbers of their own; so large that no other table reaches them, and so
@@ -33,7 +35,7 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     type: ColumnType
     nullable: bool = True
-    sizes: tuple[int, ...] = ()  # (10, 2) of NUMERIC(10, 2): see `sizes`
+    sizes: tuple[int, ...] = ()  # (10, 2) of NUMERIC(10, 2), (4,) of INT4: see `sizes`
     default: str | None = None  # an expression; its text, in SQL
     identity: Identity | None = None
     is_hidden: bool = False  # no part of `*`, of INSERT and COPY without a list, of catalogues
@@ -51,16 +53,29 @@ class Column(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.sizes[1] if self.type in numbers and self.sizes else None
 
     @property
-    def known(self) -> int | EnumType | None:
+    def width(self) -> Width | None:
+        return width_of(self.type, self.sizes)
+
+    @property
+    def oid(self) -> int:
+        """PostgreSQL's number of its type; enums have numbers of their own."""
+        if self.type is ColumnType.STRING and self.sizes:
+            return VARCHAR
+        return OIDS[self.type] if self.width is None else self.width.oid(self.type)
+
+    @property
+    def known(self) -> int | EnumType | Width | None:
         """What a statement knows of its values beforehand: see `sql/scales`."""
-        return self.enum or self.scale
+        return self.enum or self.width or self.scale
 
 
 def type_modifier(column: Column) -> int:
-    """As PostgreSQL has it for NUMERIC(10, 2) and TIMESTAMP(3); -1 for none."""
-    if not column.sizes or column.type in ELEMENTS or column.type is ColumnType.STRING:
+    """As PostgreSQL has it for NUMERIC(10, 2), VARCHAR(20) and TIMESTAMP(3); -1 for none."""
+    if not column.sizes or column.type in ELEMENTS or column.width is not None:
         return -1
     first, *second = column.sizes
+    if column.type is ColumnType.STRING:
+        return first + 4
     return (first << 16 | second[0]) + 4 if second else first
 
 

@@ -1,4 +1,4 @@
-"""What `NUMERIC(10, 2)`, `VARCHAR(20)` and `TIMESTAMP(3)` ask of a value before it is stored.
+"""What `NUMERIC(10, 2)`, `VARCHAR(20)`, `TIMESTAMP(3)` and INT4 ask of a value before it is stored.
 
 The only place: INSERT, UPDATE, COPY and Arrow all come here, with physical values.
 """
@@ -21,6 +21,7 @@ from cairn.model.types.decimals import (
 )
 from cairn.model.types.time_text import DAY_US
 from cairn.model.types.values import ELEMENTS, ColumnType, Physical, list_text, list_values
+from cairn.model.types.widths import Width
 
 Fit = Callable[[Any], Physical]
 MAX_LENGTH = 10_485_760  # PostgreSQL's
@@ -43,6 +44,8 @@ def checked_sizes(type_: ColumnType, sizes: Sequence[int]) -> tuple[int, ...]:
         return (sizes[0],)
     if of in _TIMES and len(sizes) == 1:
         return (min(sizes[0], 6),)
+    if of is ColumnType.INTEGER and sizes in ((2,), (4,)):
+        return tuple(sizes)
     raise InvalidText(f"type modifier is not allowed for type {of.value}", sqlstate="42601")
 
 
@@ -63,6 +66,8 @@ def fitter(type_: ColumnType, sizes: tuple[int, ...], keeps_zeros: bool = False)
         return _number(*sizes)
     if type_ is ColumnType.STRING:
         return _text(*sizes)
+    if type_ is ColumnType.INTEGER:
+        return Width(sizes[0]).check
     return _clock(*sizes) if type_ is ColumnType.TIME else _time(*sizes)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cairn.model.errors import CairnError, NoMaster, OutcomeUnknown
 from cairn.model.log.records import Vclock, covers
+from cairn.model.members.topology import Grade
 from cairn.model.unexpected import owned
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
@@ -15,6 +16,8 @@ from cairn.node.waiting import as_future
 from cairn.replication.relay import Subscribe
 
 SYNC_S = 5.0
+PART_S = 0.5  # for each record of a long statement: to be sent, and applied with all others
+LOOK_S = 0.5
 SLOW_S = 0.5  # a write that waits longer is worth a word in `cairn status`
 KEEP_RECORDS = 100_000  # of each origin, for streams and for those who were away for a while
 KEEP_BYTES = 256 * 1024 * 1024  # the same in bytes: a record of COPY has many rows
@@ -29,12 +32,22 @@ class AckWaiter(NamedTuple):
     since: float
 
 
+class _Arriving(NamedTuple):
+    """What a replica that has a part of a long statement has of our records, and since when."""
+
+    upto: int
+    at: float
+
+
 class Acknowledgements:
     """Those of one epoch. The relay brings them in; they begin anew with every epoch."""
 
-    def __init__(self, place: Place, data: DataPlane) -> None:
-        self._place, self._data = place, data
+    def __init__(
+        self, place: Place, data: DataPlane, is_linked: Callable[[int], bool] = lambda raft_id: True
+    ) -> None:
+        self._place, self._data, self._is_linked = place, data, is_linked
         self.vclocks: dict[str, Vclock] = {}  # subscriber uuid → what it has durably
+        self._arriving: dict[str, _Arriving] = {}  # subscriber uuid → what it said last
         self._waiters: list[AckWaiter] = []  # the oldest first
         self._clock: asyncio.TimerHandle | None = None  # which rings when its time is over
         self.answered = 0  # how many were told together the last time
@@ -48,6 +61,7 @@ class Acknowledgements:
     def begin_anew(self) -> None:
         """A new epoch began: what it left out is confirmed by nobody any more."""
         self.vclocks.clear()
+        self._arriving.clear()
         self._tell(
             lambda each: not self._is_history(each.lsn, each.epoch), lambda each: self._left_out()
         )
@@ -56,11 +70,22 @@ class Acknowledgements:
         if request.epoch != self._place.history.epoch:
             return  # lsns may be used again after a cut: an older ack says nothing of them
         self.vclocks[request.subscriber] = request.vclock
+        if request.held or self._arriving:
+            self._take_held(request)
         for uuid, vclock in request.acks.items():
             # What others pass on may be older than what we were told ourselves.
             if uuid != self._place.uuid and covers(vclock, self.vclocks.get(uuid, {})):
                 self.vclocks[uuid] = vclock
         self.release()
+
+    def _take_held(self, request: Subscribe) -> None:
+        """Who is sent the same again, because it could not apply it, comes no further."""
+        who, origin = request.subscriber, self._place.uuid
+        known, upto = self._arriving.get(who), request.held.get(origin, 0)
+        if known is not None and request.vclock.get(origin, 0) >= known.upto:
+            del self._arriving[who]
+        if upto and (known is None or upto > known.upto):
+            self._arriving[who] = _Arriving(upto, asyncio.get_running_loop().time())
 
     def _acked(self, name: str, origin: str) -> int:
         row = self._place.state.cluster.instances.get(name)
@@ -119,10 +144,34 @@ class Acknowledgements:
         """On those who have waited long enough. All wait equally long."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        self._tell(lambda each: each.since + SYNC_S <= now, self._unconfirmed)
+        self._tell(
+            lambda each: each.since + SYNC_S <= now and not self._is_on_its_way(each.lsn, now),
+            self._unconfirmed,
+        )
         self._clock = None
         if self._waiters:
-            self._clock = loop.call_at(self._waiters[0].since + SYNC_S, self._give_up)
+            at = max(self._waiters[0].since + SYNC_S, now + LOOK_S)
+            self._clock = loop.call_at(at, self._give_up)
+
+    def _is_on_its_way(self, lsn: int, now: float) -> bool:
+        """Whether a majority has it, or has a part of what comes before it and goes on."""
+        members = self._place.members()
+        count = sum(
+            self._durable_at(name) >= lsn or self._is_coming(name, lsn, now) for name in members
+        )
+        return count > len(members) // 2
+
+    def _is_coming(self, name: str, lsn: int, now: float) -> bool:
+        """A replica asks nothing while it applies all of a long statement. If it dies meanwhile,
+        its link does; if it stands still, the cluster knows."""
+        row = self._place.state.cluster.instances.get(name)
+        if row is None or row.current_state.grade is not Grade.ONLINE:
+            return False
+        if not self._is_linked(row.raft_id):
+            return False
+        found = self._arriving.get(row.uuid)
+        left = lsn - self._acked(name, self._place.uuid)
+        return found is not None and now < found.at + SYNC_S + PART_S * left
 
     def _unconfirmed(self, waiter: AckWaiter) -> OutcomeUnknown:
         return OutcomeUnknown(

@@ -53,7 +53,7 @@ class Replication:
         self._reader = LogReader(data.store.path)
         incarnation = int(runtime.wall_clock().timestamp() * 1000)
         self.place = Place(name, uuid, state, data, on_diverged)
-        self.acks = Acknowledgements(self.place, data)
+        self.acks = Acknowledgements(self.place, data, peers.is_linked)
         data.confirmed_by(self.acks)
         self.mesh = Mesh(self.place, data, incarnation, on_routes, on_beat)
         self.relay = Relay(self.place, data, self._reader, self.acks, self.mesh)

@@ -17,8 +17,9 @@ import msgspec
 from cairn.model.errors import PlanOutdated, QueryCanceled, Unsupported
 from cairn.model.log import ops
 from cairn.model.measured import Stage
-from cairn.model.rpc import ReadRequest, RowShape
+from cairn.model.rpc import ReadRequest
 from cairn.model.tables.catalog import ADMIN_ID, Catalog
+from cairn.model.types.row_shape import RowShape
 from cairn.sql.plans import CatalogRead, Prepared
 from cairn.storage.readers import Cancelled
 

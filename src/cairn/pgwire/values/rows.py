@@ -7,7 +7,7 @@ from struct import Struct
 from typing import Any, Final, TypeAlias
 
 from cairn.model.errors import ProtocolViolation
-from cairn.pgwire.messages import TEXT_FORMAT
+from cairn.pgwire.messages import DATA_ROW, TEXT_FORMAT
 from cairn.pgwire.values import oids
 from cairn.pgwire.values.decoders import Decoder, decode_whole_json
 from cairn.pgwire.values.formats import decoder, encoder
@@ -23,8 +23,10 @@ _TEXTS: Final = frozenset((oids.TEXT, oids.VARCHAR, oids.NAME, oids.BPCHAR, oids
 _INTEGERS: Final = frozenset((oids.INT2, oids.INT4, oids.INT8, oids.OID))
 
 
-def row_encoder(column_oids: Sequence[int], formats: Sequence[int]) -> RowEncoder:
-    """A function from a row's values to its whole DataRow message.
+def row_encoder(
+    column_oids: Sequence[int], formats: Sequence[int], label: int = DATA_ROW
+) -> RowEncoder:
+    """A function from a row's values to its whole DataRow message, or CopyData in binary.
 
     Its source is written for these columns: the loop over columns and the look-up of each
     encoder would cost more than the encoding itself.
@@ -39,7 +41,7 @@ def row_encoder(column_oids: Sequence[int], formats: Sequence[int]) -> RowEncode
         scope[f"enc_{name}"] = encoder(oid, fmt)
         lines += _column_lines(name, oid, fmt)
     lines.append(f"    body = {' + '.join(names) or repr(b'')}")
-    lines.append(f"    return head(68, len(body) + 6, {count}) + body")
+    lines.append(f"    return head({label}, len(body) + 6, {count}) + body")
     scope["head"] = _HEAD.pack
     exec("\n".join(lines), scope)
     made: RowEncoder = scope["encode"]

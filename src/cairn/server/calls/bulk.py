@@ -28,6 +28,7 @@ from cairn.model.log.ops import Ddl
 from cairn.model.quoting import identifier, literal
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.tables.violations import not_unique
 from cairn.native.library import library
 from cairn.node.statements.asker.writing import put_by_bucket
 from cairn.node.statements.context import Context
@@ -139,10 +140,8 @@ async def _insert(
     except NotNullViolation:
         if conflict != "same":
             raise
-        raise UniqueViolation(
-            f'Duplicate key exists in unique index "{table.key_name}" in space "{table.name}"',
-            detail="a row with this key and other values is there",
-        ) from None
+        detail = "a row with this key and other values is there"
+        raise not_unique(table, table.key_name, detail) from None
 
 
 async def _insert_new(

@@ -17,6 +17,7 @@ from cairn.model.errors import InvalidParameter, UniqueViolation, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.rpc import Chunk, ReadRequest
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.tables.violations import not_unique
 from cairn.model.types.values import from_physical
 from cairn.server.caller import Caller
 from cairn.server.calls.bulk import (
@@ -226,7 +227,4 @@ def _refused(table: Table, unique: Unique, values: Sequence[Any], why: str) -> U
         assert column is not None
         shown.append(str(from_physical(column.type, value))[:60])
     key = f"({', '.join(unique.columns)})=({', '.join(shown)})"
-    return UniqueViolation(
-        f'Duplicate key exists in unique index "{unique.name}" in space "{table.name}"',
-        detail=f"Key {key} {why}; nothing was written.",
-    )
+    return not_unique(table, unique.name, f"Key {key} {why}; nothing was written.")

@@ -88,6 +88,12 @@ def _text(value: Any) -> str | None:
     return value if value is None or isinstance(value, str) else str(value)
 
 
+_PROPERTIES = {
+    **dict.fromkeys(("asc", "nulls_last", "orderable", "search_array", "search_nulls"), 1),
+    **dict.fromkeys(("desc", "nulls_first", "distance_orderable", "returnable"), 0),
+}
+
+
 class Functions:
     """The functions of one picture. `asker` is whoever asks at the moment."""
 
@@ -157,6 +163,7 @@ class Functions:
             "pg_get_indexdef": self._index_definition,
             "pg_get_constraintdef": self._constraint,
             "pg_get_serial_sequence": self._serial_sequence,
+            "pg_index_column_has_property": self._index_property,
             "pg_get_viewdef": self._view_text,
             "obj_description": lambda oid, *_: (
                 about(self._tables[oid]) if oid in self._tables else None
@@ -217,6 +224,13 @@ class Functions:
             if each.table.id == oid and each.table.columns[each.at - 1].name == column:
                 return f"public.{quoted(each.name)}"
         return None
+
+    def _index_property(self, oid: Any, at: Any, word: Any) -> int | None:
+        """All columns of all indexes are alike: ascending, NULLs last as PostgreSQL sorts them."""
+        _, index = self._indexes.get(oid, (None, None))
+        if index is None or not isinstance(at, int) or not 1 <= at <= len(index.parts):
+            return None
+        return _PROPERTIES.get(str(word).lower())
 
     def _named_regclass(self, value: Any) -> int | None:
         """A cast: unlike `to_regclass`, a name that nothing has is an error."""
@@ -288,6 +302,12 @@ def _item(array: Any, at: Any) -> str | None:
     """From 0."""
     found = [] if array is None else items(array)
     return found[int(at)] if at is not None and 0 <= int(at) < len(found) else None
+
+
+def _subscripted(array: Any, at: Any) -> str | None:
+    """`a[1]` is the first of an array; in `indkey`, which is a vector, `indkey[0]` is."""
+    is_array = str(array).startswith("{")
+    return None if array is None or at is None else _item(array, int(at) - is_array)
 
 
 def _nth(array: Any, at: int) -> Any:
@@ -442,6 +462,7 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "array_length": lambda array, *_: None if array is None else len(items(array)) or None,
     "array_upper": lambda array, *_: None if array is None else len(items(array)) or None,
     "pg_item": _item,
+    "pg_subscripted": _subscripted,
     "pg_nth": _nth,
     "pg_subscript": lambda array, at: (
         None if _nth(array, at) is None else at + str(array).startswith("{")

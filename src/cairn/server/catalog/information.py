@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from cairn.model.tables.catalog import View
-from cairn.model.tables.schema import Column, Index, Table
-from cairn.model.types.values import OIDS, ColumnType
+from cairn.model.tables.schema import VARCHAR, Column, Index, Table
+from cairn.model.types.values import ColumnType
 from cairn.server.catalog.schema import ARRAYS, DATABASE, TYPES
 
 Values = dict[str, Any]
@@ -109,29 +109,24 @@ def shown_default(column: Column) -> str | None:
         return text.lower() if words[1] else text.upper()
     if _LITERAL.fullmatch(text) is None:
         return text
-    oid = OIDS[column.type]
+    oid = column.oid
     if column.enum is not None:
         return f"{text}::{column.enum.name}"
-    if column.type is ColumnType.STRING and column.sizes:
-        return f"{text}::character varying"
     shown = ARRAYS[oid] if oid in ARRAYS else TYPES[oid]
     return f"{text}::{shown[0]}"
 
 
 def _column(at: int, column: Column, may_be_null: bool) -> Values:
-    oid = OIDS[column.type]
+    oid = column.oid
     is_array = oid in ARRAYS
     shown = ARRAYS[oid] if is_array else TYPES[oid]
-    is_sized_text = column.type is ColumnType.STRING and bool(column.sizes)
-    if is_sized_text:
-        shown = TYPES[1043]
     return {
         "column_name": column.name,
         "ordinal_position": at,
         "column_default": shown_default(column),
         "is_nullable": "YES" if may_be_null else "NO",
         "data_type": "ARRAY" if is_array else shown[0],
-        "character_maximum_length": column.sizes[0] if is_sized_text else None,
+        "character_maximum_length": column.sizes[0] if oid == VARCHAR else None,
         **_precision(column),
         "udt_catalog": DATABASE,
         "udt_schema": "pg_catalog",
@@ -151,7 +146,8 @@ def _column(at: int, column: Column, may_be_null: bool) -> Values:
 def _precision(column: Column) -> Values:
     match column.type:
         case ColumnType.INTEGER | ColumnType.UNSIGNED:
-            return {"numeric_precision": 64, "numeric_precision_radix": 2, "numeric_scale": 0}
+            bits = 64 if column.width is None else 8 * column.width.value
+            return {"numeric_precision": bits, "numeric_precision_radix": 2, "numeric_scale": 0}
         case ColumnType.DOUBLE:
             return {"numeric_precision": 53, "numeric_precision_radix": 2}
         case ColumnType.DECIMAL:

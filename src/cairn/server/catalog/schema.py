@@ -183,6 +183,7 @@ TYPES: dict[int, tuple[str, str, int, str, int]] = {
     114: ("json", "json", -1, "U", 199),
     700: ("real", "float4", 4, "N", 1021),
     701: ("double precision", "float8", 8, "N", 1022),
+    869: ("inet", "inet", -1, "I", 1041),  # drivers ask for its number, nobody can make one
     1042: ("character", "bpchar", -1, "S", 1014),
     1043: ("character varying", "varchar", -1, "S", 1015),
     1082: ("date", "date", 4, "D", 1182),
@@ -194,6 +195,17 @@ TYPES: dict[int, tuple[str, str, int, str, int]] = {
     2950: ("uuid", "uuid", 16, "U", 2951),
     3802: ("jsonb", "jsonb", -1, "U", 3807),
 }
+
+
+_TOGETHER = ("inet", "json", "jsonb", "uuid", "numeric", "interval", "date", "time", "timestamp")
+TYPE_FUNCTIONS = ("typinput", "typoutput", "typreceive", "typsend")
+
+
+def type_functions(name: str) -> dict[str, str]:
+    """Those by which PostgreSQL reads and writes a type: drivers know some types by them."""
+    glue = "_" if name in (*_TOGETHER, "timestamptz", "array", "enum") else ""
+    ends = ("in", "out", "recv", "send")
+    return {of: f"{name}{glue}{end}" for of, end in zip(TYPE_FUNCTIONS, ends, strict=True)}
 
 
 #: The same for arrays.

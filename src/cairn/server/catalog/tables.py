@@ -8,7 +8,7 @@ from typing import Any
 from cairn.model.tables.catalog import ADMIN_ID, FIRST_ROUTINE_ID, SUPER_ID, Catalog, User, View
 from cairn.model.tables.schema import Column, Index, Table, type_modifier
 from cairn.model.types.enums import EnumType
-from cairn.model.types.values import OIDS, ColumnType
+from cairn.model.types.values import ELEMENTS, OIDS, ColumnType
 from cairn.server.catalog import information
 from cairn.server.catalog.foreign_keys import constraint_row, information_rows, unique_of
 from cairn.server.catalog.schema import (
@@ -21,9 +21,11 @@ from cairn.server.catalog.schema import (
     SYSTEM_SCHEMA,
     TEMP_SCHEMA,
     TYPES,
+    type_functions,
 )
 from cairn.server.catalog.sequences import sequence_rows, sequences
 
+_FIRST_FUNCTION = 14_000  # of those that read and write types
 _FIRST_INDEX_OID = 1_000_000
 _FIRST_VIEW_OID = 2_000_000_000
 _FIRST_ROW_TYPE = (
@@ -157,12 +159,12 @@ def _enum(enum: EnumType) -> Iterator[tuple[str, Values]]:
         "typisdefined": 1,
         "typtypmod": -1,
     }
-    own = {"typlen": 4, "typbyval": 1, "typtype": "e", "typcategory": "E", "typinput": "enum_in"}
+    own = {"typlen": 4, "typbyval": 1, "typtype": "e", "typcategory": "E"}
     listed = {"typlen": -1, "typbyval": 0, "typtype": "b", "typcategory": "A"}
     names = {"oid": enum.oid, "typname": enum.name, "typarray": enum.oid + 1, "typelem": 0}
-    yield "pg_type", {**both, **own, **names}
+    yield "pg_type", {**both, **own, **names, **type_functions("enum")}
     names = {"oid": enum.oid + 1, "typname": f"_{enum.name}", "typarray": 0, "typelem": enum.oid}
-    yield "pg_type", {**both, **listed, **names, "typinput": "array_in"}
+    yield "pg_type", {**both, **listed, **names, **type_functions("array")}
     for at, label in enumerate(enum.labels, 1):
         # Of their numbers only that they differ is asked.
         row = {"oid": (enum.oid - 1_000_000_000) + at, "enumtypid": enum.oid}
@@ -197,6 +199,11 @@ def _fixed() -> Iterator[tuple[str, Values]]:
             "datctype": "C",
         },
     )
+    names = [name for _, name, _, _, _ in TYPES.values()]
+    found = [each for name in (*names, "array", "enum") for each in type_functions(name).values()]
+    for oid, name in enumerate(found, _FIRST_FUNCTION):
+        row = {"oid": oid, "proname": name, "pronamespace": SYSTEM_SCHEMA, "prokind": "f"}
+        yield "pg_proc", {**row, "proowner": SUPER_ID, "prorettype": 0, "proargtypes": ""}
     for oid, (_, name, length, category, array) in TYPES.items():
         base = {"typnamespace": SYSTEM_SCHEMA, "typtype": "b", "typdelim": ",", "typisdefined": 1}
         yield (
@@ -210,7 +217,7 @@ def _fixed() -> Iterator[tuple[str, Values]]:
                 "typarray": array,
                 "typelem": 0,
                 "typrelid": 0,
-                "typinput": f"{name}in",
+                **type_functions(name),
                 "typbasetype": 0,
                 "typtypmod": -1,
             },
@@ -226,7 +233,7 @@ def _fixed() -> Iterator[tuple[str, Values]]:
                 "typarray": 0,
                 "typelem": oid,
                 "typrelid": 0,
-                "typinput": "array_in",
+                **type_functions("array"),
                 "typbasetype": 0,
                 "typtypmod": -1,
             },
@@ -358,15 +365,12 @@ def _foreign_keys(catalog: Catalog, table: Table, space: int) -> Iterator[tuple[
     yield from information_rows(catalog, table)
 
 
-def _is_text(column: Column) -> bool:
-    return column.type is ColumnType.STRING and bool(column.sizes)
-
-
 def _sized(column: Column) -> Values:
     """Type and modifier as PostgreSQL has them for NUMERIC(10, 2), VARCHAR(20), TIMESTAMP(3)."""
-    if _is_text(column):
-        return {"atttypid": 1043, "atttypmod": column.sizes[0] + 4}
-    return {"atttypmod": type_modifier(column)}
+    found: Values = {"atttypid": column.oid, "atttypmod": type_modifier(column)}
+    if column.width is not None and column.type not in ELEMENTS:
+        found["attlen"] = column.width.value
+    return found
 
 
 def _class(oid: int, name: str, space: int, kind: str, owner: int, column_count: int) -> Values:

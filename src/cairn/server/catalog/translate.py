@@ -9,7 +9,7 @@ from sqlglot import exp
 from cairn.model.errors import UndefinedTable, Unsupported
 from cairn.server.catalog.columns import INTEGERS, type_name
 from cairn.server.catalog.laterals import tie_functions
-from cairn.server.catalog.schema import TABLES, columns_of
+from cairn.server.catalog.schema import TABLES, TYPE_FUNCTIONS, columns_of
 from cairn.server.catalog.sizes import OF_ALL, SIZES, STATS
 from cairn.sql.parse.dialect import walk_position
 
@@ -158,10 +158,7 @@ def _unnest(node: exp.Unnest) -> exp.Expr:
 
 
 def _bracket(node: exp.Bracket) -> exp.Expr:
-    place = node.expressions[0]
-    if isinstance(place, exp.Literal):
-        place = exp.Literal.number(int(place.name) - 1)  # `pg_item` counts from 0
-    return _call("pg_item", node.this, place)
+    return _call("pg_subscripted", node.this, node.expressions[0])
 
 
 def _dot(node: exp.Dot) -> exp.Expr:
@@ -219,6 +216,9 @@ def _cast(node: exp.Cast) -> exp.Expr:
         return _call(f"{inner.this}_name", *inner.expressions)
     if word == "interval":
         return _call("pg_interval_us", inner)
+    if word == "oid" and isinstance(inner, exp.Column) and inner.name in TYPE_FUNCTIONS:
+        same = exp.EQ(this=exp.column("proname"), expression=inner)
+        return exp.select("oid").from_("pg_proc").where(same).subquery()
     if word in INTEGERS:
         return exp.Cast(this=inner, to=exp.DataType.build("integer"))
     if word in ("text", "name", "varchar", "char"):
@@ -266,6 +266,14 @@ def _as_truth(node: exp.EQ | exp.NEQ) -> None:
                 node.set(other, exp.Literal.number(int(_WORDS_OF_TRUTH[word])))
 
 
+def _as_function(node: exp.EQ) -> None:
+    """`pg_proc.oid = typreceive`: functions of types are names here."""
+    for one, other in ((node.this, node.expression), (node.expression, node.this)):
+        is_function = isinstance(other, exp.Column) and other.name in TYPE_FUNCTIONS
+        if is_function and isinstance(one, exp.Column) and one.name == "oid":
+            one.set("this", exp.to_identifier("proname"))
+
+
 def _case(node: exp.Case) -> exp.Expr:
     """`CASE indisunique WHEN 't' THEN …`"""
     if isinstance(node.this, exp.Column) and node.this.name in _TRUTHS:
@@ -281,6 +289,7 @@ def _equals(node: exp.EQ) -> exp.Expr:
     right = node.expression
     if not isinstance(right, exp.Any):
         _as_truth(node)
+        _as_function(node)
         return node
     array = right.this.unnest() if isinstance(right.this, exp.Paren) else right.this
     if isinstance(array, (exp.Query, exp.Subquery)):

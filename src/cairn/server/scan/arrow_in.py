@@ -19,12 +19,13 @@ from cairn.model.log.packed_rows import PackedRows
 from cairn.model.sharding.buckets import bucket_function
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Table, fit_of
+from cairn.model.tables.violations import null_value
 from cairn.model.types.values import SQLITE_TYPES, ColumnType, physical_reader, to_physical
 from cairn.model.unexpected import of_value
 from cairn.native.batches import RowBatch
 from cairn.server.scan.arrow_limits import read_table
 from cairn.server.scan.arrow_types import Row, load_pyarrow
-from cairn.server.scan.copy_rows import check_filled, is_required, missing
+from cairn.server.scan.copy_rows import check_filled, is_required
 from cairn.server.scan.packed_in import ArrowRows
 
 #: What a column of a key is brought to before it is hashed.
@@ -64,7 +65,7 @@ class RowDecoder:
     def _physical(self, at: int, array: Any) -> Any:
         column = self._columns[at]
         if is_required(self._table, column) and array.null_count:
-            raise missing(column, self._table)
+            raise null_value(self._table, column.name)
         try:
             found = _stored(self._pa, column.type, array)
             # Zeros of an Arrow number are those of its type: only a text has zeros of its own.

@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from cairn.model.errors import QueryCanceled, Unsupported
+from cairn.model.types.row_shape import RowShape
 from cairn.model.types.values import OIDS
+from cairn.node.statements.owner.encoding import rows_encoder
 from cairn.pgwire.copy import CopyFormat
+from cairn.pgwire.copy_binary import TRAILER, with_header
 from cairn.pgwire.copy_out import copy_encoder, header_line
+from cairn.pgwire.messages import BINARY_FORMAT, TEXT_FORMAT
 from cairn.server.scan import arrow, scans
 from cairn.server.scan.statement import LinesAsked
 from cairn.server.statements import Cached
@@ -22,7 +26,11 @@ def format_of(options: dict[str, str]) -> CopyFormat:
         return "text"
     if name == "csv":
         return "csv"
-    raise Unsupported(f"COPY format {name} is not supported: text or csv")
+    raise Unsupported(f"COPY format {name} is not supported: text, csv or binary")
+
+
+def is_binary(options: dict[str, str]) -> bool:
+    return options.get("format", "").lower() == "binary"
 
 
 def is_arrow(options: dict[str, str]) -> bool:
@@ -60,35 +68,56 @@ async def copy_out(session: Any, cached: Cached, plan: plans.CopyPlan) -> int:
 
     if is_arrow(plan.options):
         return await arrow.copy_out(session, caller, query, lambda: _drained(session))
-    fmt, options = format_of(plan.options), options_of(plan.options)
-    columns: tuple[Any, ...] = ()
+    in_binary = is_binary(plan.options)
+    columns: tuple[plans.OutColumn, ...] = ()
 
     async def begin() -> scans.Chunks:
         nonlocal columns
         present = query()
-        columns, convert = present.prepared.columns, present.convert
-        lines = copy_encoder([OIDS[column.type] for column in columns], fmt, **options)
-
-        def encode(rows: Sequence[Any]) -> bytes:
-            return lines(rows if convert is None else convert(rows))
-
-        asked = LinesAsked(fmt, options, tuple(column.scale for column in columns))
+        columns = present.prepared.columns
+        asked, encode = _in_binary(columns) if in_binary else _in_lines(present, plan.options)
         return await scans.chunks(caller, present, encode, asked)
 
     chunks = await scans.begun(caller, begin)
     names = [column.name for column in columns]
-    session.pg.copy_out_response(0, len(names))
+    session.pg.copy_out_response(BINARY_FORMAT if in_binary else TEXT_FORMAT, len(names))
     if has_header(plan.options):
+        fmt = format_of(plan.options)
         session.pg.raw(header_line(names, fmt, **_header_options(plan.options)))
     total = 0
     async for count, data in chunks:
-        session.pg.raw(data)
+        session.pg.raw(with_header(bytes(data)) if in_binary and not total else data)
         session.running.told_bytes += len(data)
         session.flush()
         await _drained(session)
         total += count
+    if in_binary:
+        session.pg.raw(TRAILER if total else with_header(b""))
     session.pg.copy_done()
     return total
+
+
+def _in_lines(present: Cached, options: dict[str, str]) -> tuple[LinesAsked, scans.Encode]:
+    columns, convert = present.prepared.columns, present.convert
+    fmt, style = format_of(options), options_of(options)
+    lines = copy_encoder([OIDS[column.type] for column in columns], fmt, **style)
+
+    def encode(rows: Sequence[Any]) -> bytes:
+        return lines(rows if convert is None else convert(rows))
+
+    return LinesAsked(fmt, style, tuple(column.scale for column in columns)), encode
+
+
+def _in_binary(columns: Sequence[plans.OutColumn]) -> tuple[RowShape, scans.Encode]:
+    """Rows are the same bytes as those of a SELECT."""
+    shape = RowShape(
+        tuple(column.type for column in columns),
+        tuple(column.scale for column in columns),
+        tuple(column.code(BINARY_FORMAT) for column in columns),
+        is_copy=True,
+    )
+    encode = rows_encoder(shape)
+    return shape, lambda rows: encode(list(rows))
 
 
 def _header_options(options: dict[str, str]) -> dict[str, Any]:

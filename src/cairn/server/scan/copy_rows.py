@@ -1,4 +1,4 @@
-"""Text fields of a COPY to rows as SQLite stores them, column by column.
+"""Fields of a COPY, texts or bytes, to rows as SQLite stores them, column by column.
 
 A column is read by one call over all its fields: a loop over rows would cost more than the reading.
 Whatever the quick way cannot vouch for is read again, field by field, to say where it is wrong.
@@ -17,6 +17,7 @@ from cairn.model.members.topology import Tier
 from cairn.model.sharding.buckets import bucket_of, buckets_function
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import TEMP_TIER, Column, Table, fit_of
+from cairn.model.tables.violations import null_value
 from cairn.model.types.values import (
     INT64_MAX,
     INT64_MIN,
@@ -25,10 +26,12 @@ from cairn.model.types.values import (
     physical_reader,
     to_physical,
 )
+from cairn.pgwire.messages import BINARY_FORMAT, TEXT_FORMAT
+from cairn.pgwire.values.formats import decoder
 
-Fields = Sequence[str | None]  # of one column
+Fields = Sequence[str | None] | Sequence[bytes | None]  # of one column
 Row = tuple[Any, ...]
-ReadColumn = Callable[[Sequence[str]], Sequence[Any]]
+ReadColumn = Callable[[Sequence[Any]], Sequence[Any]]
 _decode_integers = msgspec.json.Decoder(list[int]).decode
 _decode_doubles = msgspec.json.Decoder(list[float]).decode
 
@@ -40,7 +43,9 @@ class RowMaker:
     values come with the lines.
     """
 
-    def __init__(self, table: Table, names: Sequence[str], catalog: Catalog) -> None:
+    def __init__(
+        self, table: Table, names: Sequence[str], catalog: Catalog, fmt: int = TEXT_FORMAT
+    ) -> None:
         assert table.sharding is not None
         self._table = table
         self._columns = [_column(table, name) for name in names]
@@ -52,7 +57,7 @@ class RowMaker:
         known = [*names, *(column.name for column in self.filled)]
         check_filled(table, known)
         self._required = [is_required(table, column) for column in self._columns]
-        self._readers = [_column_reader(column) for column in self._columns]
+        self._readers = [_column_reader(column, fmt) for column in self._columns]
         place = {name: at for at, name in enumerate(known)}
         self._order = [place.get(column.name) for column in table.columns]
         key = [place[name] for name in table.sharding.columns]
@@ -69,7 +74,7 @@ class RowMaker:
         columns = [self._read(at, fields) for at, fields in enumerate(read)]
         for column, values in zip(self.filled, filled, strict=True):
             if is_required(self._table, column) and None in values:
-                raise missing(column, self._table)
+                raise null_value(self._table, column.name)
             columns.append(values)
         parts = [
             columns[at] if given is None else [None if v is None else given(v) for v in columns[at]]
@@ -83,15 +88,19 @@ class RowMaker:
     def _read(self, at: int, fields: Fields) -> Sequence[Any]:
         read = self._readers[at]
         if None not in fields:
-            return read(fields)  # type: ignore[arg-type]
+            return read(fields)
         if self._required[at]:
-            raise missing(self._columns[at], self._table)
+            raise null_value(self._table, self._columns[at].name)
         there = iter(read([field for field in fields if field is not None]))
         return [None if field is None else next(there) for field in fields]
 
 
 def find_bad_line(
-    table: Table, names: Sequence[str], read: Sequence[Fields], first: int
+    table: Table,
+    names: Sequence[str],
+    read: Sequence[Fields],
+    first: int,
+    fmt: int = TEXT_FORMAT,
 ) -> CairnError | None:
     """The first field that is no value, with its line; `first` is the number of line one."""
     columns = [_column(table, name) for name in names]
@@ -99,9 +108,9 @@ def find_bad_line(
         for column, field in zip(columns, fields, strict=True):
             try:
                 if field is None and is_required(table, column):
-                    raise missing(column, table)
+                    raise null_value(table, column.name)
                 if field is not None:
-                    _column_reader(column)([field])
+                    _column_reader(column, fmt)([field])
             except CairnError as problem:
                 problem.detail = f"COPY {table.name}, line {number}, column {column.name}"
                 return problem
@@ -137,16 +146,23 @@ def _column(table: Table, name: str) -> Column:
     return found
 
 
-def missing(column: Column, table: Table) -> NotNullViolation:
-    return NotNullViolation(
-        f'null value in column "{column.name}" of relation "{table.name}" violates '
-        "not-null constraint"
-    )
-
-
-def _column_reader(column: Column) -> ReadColumn:
-    read, fit = _type_reader(column.type), fit_of(column)
+def _column_reader(column: Column, fmt: int) -> ReadColumn:
+    read = _type_reader(column.type) if fmt == TEXT_FORMAT else _binary_reader(column)
+    fit = fit_of(column)
     return read if fit is None else lambda fields: [fit(value) for value in read(fields)]
+
+
+def value_reader(column: Column, fmt: int) -> Callable[[Any], Any]:
+    """One field to the value that a parameter would have."""
+    type_ = column.type
+    return decoder(column.oid, fmt) if fmt != TEXT_FORMAT else lambda text: parse_text(type_, text)
+
+
+def _binary_reader(column: Column) -> ReadColumn:
+    decode, type_ = decoder(column.oid, BINARY_FORMAT), column.type
+    if type_ in (ColumnType.INTEGER, ColumnType.STRING):
+        return lambda fields: [decode(field) for field in fields]
+    return lambda fields: [to_physical(type_, decode(field)) for field in fields]
 
 
 def _type_reader(type_: ColumnType) -> ReadColumn:

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cairn.model.rpc import RowShape
+from cairn.model.types.row_shape import RowShape
 from cairn.model.types.shown import shown_reader
 from cairn.model.types.values import OIDS, ColumnType
+from cairn.model.types.widths import Width
 from cairn.pgwire.messages import TEXT_FORMAT
 from cairn.pgwire.values.formats import binary_encoder
 from cairn.server.scan.lines import WHOLE, text_writer
 
-_DATA_ROW = ord("D")
 _NULL = -1  # as a length
 _Write = Callable[[Any], Any]
 
@@ -27,7 +27,7 @@ class MessagesEncoder:
     def __init__(self, shape: RowShape, piece_bytes: int) -> None:
         columns = zip(shape.types, shape.scales, shape.formats, strict=True)
         self._writers = [column_writer(*each) for each in columns]
-        self._most = max(piece_bytes, 1)
+        self._most, self._label = max(piece_bytes, 1), shape.label
 
     def encode_batch(self, batch: Any) -> Iterator[tuple[int, memoryview]]:
         count, width = batch.num_rows, len(self._writers)
@@ -43,7 +43,7 @@ class MessagesEncoder:
                 lengths += sizes.to_numpy()
             parts += [_fixed(_big_endian(sizes.to_numpy())), column]
         heads = np.empty((count, 11), np.uint8)  # the message's, and that of its first field
-        heads[:, 0] = _DATA_ROW
+        heads[:, 0] = self._label
         heads[:, 1:5] = _big_endian(lengths)
         heads[:, 5:7] = width >> 8, width & 255
         heads[:, 7:] = np.frombuffer(parts[0].buffers()[2], np.uint8).reshape(count, 4)
@@ -78,10 +78,11 @@ def column_writer(type_: ColumnType, scale: int | None, fmt: int) -> _Write:
     if fmt == TEXT_FORMAT or type_ is ColumnType.STRING:
         return text_writer(type_, scale)
     if type_ in WHOLE:
-        return lambda stored: _wide(stored, ">i8")
+        return lambda stored: _fixed_wide(stored, f">i{fmt if fmt > 1 else 8}")
     if type_ is ColumnType.DOUBLE:
-        return lambda stored: _wide(stored, ">f8")
-    read, encode = shown_reader(type_, scale), binary_encoder(OIDS[type_])
+        return lambda stored: _fixed_wide(stored, ">f8")
+    oid = OIDS[type_] if fmt <= 1 else Width(fmt).oid(type_)
+    read, encode = shown_reader(type_, scale), binary_encoder(oid)
 
     def write(stored: Any) -> Any:
         shown = (None if value is None else read(value) if read else value for value in stored)
@@ -90,7 +91,11 @@ def column_writer(type_: ColumnType, scale: int | None, fmt: int) -> _Write:
     return lambda stored: write(stored.to_pylist())
 
 
-def _wide(stored: Any, form: str) -> Any:
-    values = stored.fill_null(0).to_numpy().astype(form).view(np.uint8).reshape(-1, 8)
+def _fixed_wide(stored: Any, form: str) -> Any:
+    found = stored.fill_null(0).to_numpy()
+    values = found.astype(form)
+    if values.itemsize < 8 and not np.array_equal(values, found):
+        raise ValueError("a number that is wider than its column")
+    values = values.view(np.uint8).reshape(-1, values.itemsize)
     valid = pc.is_valid(stored).buffers()[1] if stored.null_count else None
     return _fixed(values, valid)

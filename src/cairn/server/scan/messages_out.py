@@ -33,14 +33,14 @@ def writer(request: ScanRequest) -> MessagesWriter:
     if request.lines is None:
         assert request.shape is not None
         shape = request.shape
-        plan = OutPlan(columns=len(types), null=b"")
+        plan = OutPlan(label=shape.label, columns=len(types), null=b"")
         return MessagesWriter(plan, shape.types, shape.scales, shape.formats, request.piece_bytes)
     asked = request.lines
     style = line_style(len(types), asked.fmt, **asked.options)
     null = style.null.encode()
     quote = asked.options.get("quote") or '"'
     plan = OutPlan(
-        *(True, asked.fmt == "csv", ord(style.delimiter), ord(quote)),
+        *(True, 0, asked.fmt == "csv", ord(style.delimiter), ord(quote)),
         *(ord(asked.options.get("escape") or quote), null, len(null), len(types)),
     )
     scales = asked.scales or (None,) * len(types)
@@ -87,7 +87,8 @@ class MessagesWriter:
             if state != ODD:
                 return self._out.written()
             for column in self._columns:  # unusual ones: from now on Arrow or Python writes them
-                is_plain = column.is_binary if column.kind == REAL else column.kind < NUMBER
+                is_plain = column.binary if column.kind == REAL else column.kind < NUMBER
+                is_plain = is_plain and column.binary in (0, 8)
                 if not is_plain:
                     column.kind = GIVEN
 

@@ -36,7 +36,7 @@ _KEY_KINDS = (
     *(ColumnType.BOOLEAN, ColumnType.UUID),
 )
 
-
+_SIZED = (ColumnType.STRING, ColumnType.INTEGER)  # C knows what their sizes ask
 _MORE = 8
 
 
@@ -115,7 +115,7 @@ def packed_lines(
 def _is_plain(column: Column) -> bool:
     if column.enum is not None:
         return False
-    return column.type in _KINDS and (column.type is ColumnType.STRING or not column.sizes)
+    return column.type in _KINDS and (column.type in _SIZED or not column.sizes)
 
 
 # --- columns of Arrow -----------------------------------------------------------------------------

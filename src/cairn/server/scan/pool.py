@@ -19,6 +19,7 @@ import msgspec
 
 from cairn.model.errors import CairnError, QueryCanceled, StorageDamaged
 from cairn.model.rpc import ReadRequest
+from cairn.model.types.row_shape import RowShape
 from cairn.server.caller import Caller
 from cairn.server.face import PgFace
 from cairn.server.scan.statement import LinesAsked
@@ -32,6 +33,7 @@ COMMAND = (sys.executable, "-m", "cairn.server.scan.worker")
 KEPT = 4  # idle workers
 MOST = max(8, 2 * (os.cpu_count() or 1))  # at work for one instance; each takes some 100 MB
 IDLE_S = 60.0
+PIECE_BYTES = 256 * 1024  # of rows in binary
 BUFFER = 1024 * 1024  # read ahead of a slow client; more is moved about in memory all the time
 _idle: WeakKeyDictionary[PgFace, list[Worker]] = WeakKeyDictionary()
 _all: WeakKeyDictionary[PgFace, list[Worker]] = WeakKeyDictionary()
@@ -84,7 +86,7 @@ async def scan(
     caller: Caller,
     request: ReadRequest,
     columns: Sequence[plans.OutColumn],
-    lines: LinesAsked | None = None,
+    asked: LinesAsked | RowShape | None = None,
 ) -> AsyncIterator[tuple[int, bytes]] | None:
     """(rows, bytes) of the request's pieces; None: the instance has to read them itself."""
     face = caller.face
@@ -101,7 +103,9 @@ async def scan(
             tuple(request.args),
             tuple(each.name for each in columns),
             tuple(each.type for each in columns),
-            lines,
+            asked if isinstance(asked, LinesAsked) else None,
+            asked if isinstance(asked, RowShape) else None,
+            PIECE_BYTES,
         )
     )
     first = await _next(worker, caller)

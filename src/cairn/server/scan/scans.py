@@ -29,6 +29,7 @@ from cairn.model.errors import (
 from cairn.model.rpc import ReadRequest
 from cairn.model.settings import limits
 from cairn.model.sharding.spans import Ranges, merged
+from cairn.model.types.row_shape import RowShape
 from cairn.node.statements.context import ASKED
 from cairn.server.caller import Caller
 from cairn.server.scan import pool as scan_pool
@@ -85,15 +86,17 @@ def is_by_bucket(query: Cached) -> bool:
     return fragment is not None and fragment.buckets is not None and b"bucket_id" in query.text
 
 
-async def chunks(caller: Caller, query: Cached, encode: Encode, lines: LinesAsked | None) -> Chunks:
-    """(rows, bytes) of the answer's pieces. Without `lines` they go as Arrow."""
+async def chunks(
+    caller: Caller, query: Cached, encode: Encode, asked: LinesAsked | RowShape | None
+) -> Chunks:
+    """(rows, bytes) of the answer's pieces: lines, rows in binary, or Arrow if nothing is asked."""
     values = query.prepared.start((), caller.instance.runtime.wall_clock())
     fragment = only_fragment(query.prepared.plan)
     if fragment is None:
         return _gathered(caller, query, values, encode)
     targets = targets_of(caller, fragment, values)
     if others := away(caller, targets):
-        if lines is None and is_by_bucket(query):
+        if asked is None and is_by_bucket(query):
             raise NotOwner(
                 "the asked buckets do not belong to this replicaset",
                 detail=f"owner: {', '.join(others)}",
@@ -103,12 +106,12 @@ async def chunks(caller: Caller, query: Cached, encode: Encode, lines: LinesAske
     ranges = tuple(part for found in targets.values() for part in found)
     request = read_request(caller, query, fragment, values, ranges)
     try:
-        if lines is None or await _is_for_a_worker(caller, request):
-            found = await scan_pool.scan(caller, request, query.prepared.columns, lines)
+        if asked is None or await _is_for_a_worker(caller, request):
+            found = await scan_pool.scan(caller, request, query.prepared.columns, asked)
             if found is not None:
                 return found
     except MOVED:
-        if lines is None and fragment.buckets is not None:
+        if asked is None and fragment.buckets is not None:
             raise  # whoever asked for these buckets here knows whom to ask next
     return _collected(caller, query, fragment, values, targets, encode)
 

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from cairn.model.errors import CairnError
-from cairn.model.rpc import RowShape
+from cairn.model.types.row_shape import RowShape
 from cairn.model.types.values import ColumnType
 from cairn.native.library import library
 from cairn.server.scan.arrow_types import BATCH_ROWS, BatchEncoder

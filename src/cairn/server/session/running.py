@@ -15,9 +15,10 @@ from cairn.model.errors import (
     QueryCanceled,
     StatementInvalidated,
 )
-from cairn.model.rpc import RowShape, WriteResponse
+from cairn.model.rpc import WriteResponse
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tracing import Parent, without_parent
+from cairn.model.types.row_shape import RowShape
 from cairn.net.spans import ACTIVE, Span
 from cairn.node.statements.asker.hops import Hop
 from cairn.node.statements.asker.streams import Stream
@@ -334,7 +335,8 @@ class Running:
         if formats is not None and type(cached.prepared.plan) is plans.ScatterRead:
             columns = cached.prepared.columns
             types, scales = [each.type for each in columns], [each.scale for each in columns]
-            shape = RowShape(tuple(types), tuple(scales), formats)
+            codes = (each.code(fmt) for each, fmt in zip(columns, formats, strict=True))
+            shape = RowShape(tuple(types), tuple(scales), tuple(codes))
         context = msgspec.structs.replace(
             context, takes_pieces=True, travelled=travelled, shape=shape
         )

@@ -36,12 +36,13 @@ from cairn.server.audit import Who, statement
 from cairn.server.face import PgFace
 from cairn.server.session.blocks import Block
 from cairn.server.session.copy.copying import CopyIn
+from cairn.server.session.entering.start_up import StartUp
 from cairn.server.session.extended import Extended
+from cairn.server.session.leaving import Leaving
 from cairn.server.session.running import Running
 from cairn.server.session.sending import Intake, Sending
 from cairn.server.session.settings import Parameters
 from cairn.server.session.simple import Simple
-from cairn.server.session.start_up import StartUp
 from cairn.server.session.states import (
     CLOSING,
     ENTERING,
@@ -59,7 +60,6 @@ LOGIN_S = 30.0
 PIPELINE_BYTES = 1024 * 1024  # of requests behind one that is worked on
 COPY_AHEAD = 8 * 1024 * 1024  # bytes of a COPY kept in memory before the client has to wait
 TURN_S = 0.05  # of the loop, for the requests of one client
-LINGER_S = 0.2
 HIGH_WATER = 2 * 1024 * 1024  # unsent bytes past which we do no more for a client
 ALL_WATER, LOW_WATER = 512 * 1024 * 1024, 64 * 1024  # of all clients: many have less each
 
@@ -111,7 +111,7 @@ class Session(asyncio.Protocol):
         self.copy_in: CopyIn | None = None
         self._ahead = 0  # bytes that came while an earlier request was worked on
         self._pumps_on = False  # in the next turn of the loop
-        self._is_leaving = False  # the instance ends: so does the session, when it rests
+        self.leaving = Leaving(self)
 
     def _block_ended(self, is_committed: bool) -> None:
         self.book.end_transaction(is_committed=is_committed)
@@ -231,9 +231,11 @@ class Session(asyncio.Protocol):
         self.hang_up(CairnError("login took too long", sqlstate="57014"))
 
     def end_at_rest(self) -> None:
-        self._is_leaving = True
-        if self._is_resting():
-            self.shut_down()
+        self.leaving.begin()
+
+    def shut_down(self) -> None:
+        """The instance ends: say so and hang up."""
+        self.leaving.now()
 
     def say(self, answer: bytes) -> None:
         """A whole answer, to whoever is at rest."""
@@ -246,41 +248,23 @@ class Session(asyncio.Protocol):
 
     def go_on(self) -> None:
         """With whatever came while an answer was waited for."""
-        if self.pg.requests or self._ahead or self._is_leaving:
+        if self.pg.requests or self._ahead or self.leaving.is_on:
             self.pump()
 
     def may_take_lane(self) -> bool:
         """Whether a request that comes now is alone: nothing before it, and no block around it."""
         return (
             self.block.status == "I"
-            and not self._is_leaving
+            and not self.leaving.is_on
             and not self.sending.is_full
             and self.running.locks.is_sure()
             and self.pg.is_between()
             and not self.transport.is_closing()
         )
 
-    def _is_resting(self) -> bool:
+    def is_resting(self) -> bool:
         """Nothing runs and nothing was asked."""
         return self.state is IDLE and not self.pg.requests
-
-    def shut_down(self) -> None:
-        """The instance ends: say so and hang up.
-
-        A request that comes just now would destroy the last words on their way: a socket that is
-        closed with something unread in it is reset. So it is read on for a moment.
-        """
-        text = "terminating connection due to administrator command"
-        problem = CairnError(text, sqlstate="57P01")
-        if not self._is_resting() or not self.transport.can_write_eof():
-            self.hang_up(problem)
-            return
-        self.face.feed.unsubscribe(self)
-        self.pg.fatal(problem)
-        self.transport.write(self.pg.take())
-        self.transport.write_eof()
-        self.close()
-        asyncio.get_running_loop().call_later(LINGER_S, self.transport.close)
 
     def cancel(self) -> None:
         """A CancelRequest with the right key: end what is running, if it can be ended."""
@@ -307,6 +291,8 @@ class Session(asyncio.Protocol):
                 self.begin(self.running.locks.make_sure())
                 break
             request = requests.popleft()
+            if self.leaving.is_on and self.leaving.refuses(request):
+                return
             try:
                 work = self._handle(takes, request)
             except Exception as problem:
@@ -320,8 +306,8 @@ class Session(asyncio.Protocol):
             self._intake.let_in()
         if state is not WAITING:  # or what is said so far goes out with the answer
             self.flush()
-            if self._is_leaving and self._is_resting():
-                self.shut_down()
+            if self.leaving.is_on:
+                self.leaving.rests()
 
     def _pump_on_soon(self) -> None:
         """A long line of requests: others get their turn first."""

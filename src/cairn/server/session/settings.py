@@ -9,7 +9,7 @@ from difflib import get_close_matches
 import msgspec
 
 from cairn.model.errors import AccessDenied, CairnError, InvalidParameter, Unsupported
-from cairn.model.settings.parameters import DEFAULTS, PRIVATE, SETTINGS, shown
+from cairn.model.settings.parameters import DEFAULTS, PRESETS, PRIVATE, SETTINGS, shown
 from cairn.model.settings.postgres_parameters import NAMES
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tracing import Parent, read_parent
@@ -24,13 +24,6 @@ _COUNTS = ("sql_motion_row_max", "sql_vdbe_opcode_max")
 _OF_CLIENTS = ("smart_connector_hints", "pico_query_metadata", "pico_stmt_invalidation")
 _TRUTHS = ("atomic_blocks", "default_transaction_read_only")
 NAME_BYTES = 63
-_FIXED = {
-    "server_version",
-    "server_encoding",
-    "integer_datetimes",
-    "server_version_num",
-    "is_superuser",
-}
 #: Settings of the cluster that are the same for everybody: a session's own would do nothing.
 _OF_ALL = SETTINGS.keys() - {*_COUNTS, *_TRUTHS, *CHOICES}
 
@@ -179,7 +172,7 @@ def check_known(name: str, catalog: Catalog, also: Sequence[str] = ()) -> None:
 def check(name: str, value: str) -> str:
     """`value` as it is kept, or a refusal."""
     key = name.lower()
-    if key in _FIXED:
+    if key in PRESETS or key == "is_superuser":
         raise CairnError(f'parameter "{name}" cannot be changed', sqlstate="55P02")
     if key in _OF_ALL:
         raise CairnError(

@@ -22,9 +22,9 @@ from cairn.pgwire.server.requests import (
     Sync,
     Terminate,
 )
+from cairn.server.session.entering.start_up import StartUp
 from cairn.server.session.extended import Extended
 from cairn.server.session.simple import Simple
-from cairn.server.session.start_up import StartUp
 from cairn.server.session.states import State
 
 #: By state: the part of the session that takes a request, and how. What is not listed waits in the

@@ -50,7 +50,13 @@ KINDS: dict[str, Callable[[int], Result]] = {
     **{f"once-{name}": run_once_trial(name) for name in ONCE_KINDS},
 }
 #: The same with several records for nearly each statement.
-IN_PARTS = ("strikes", "restarts", "moves-strikes", "modes", "bank-moves", "bank-strikes")
+IN_PARTS = (
+    *("mix", "strikes", "restarts", "moves-strikes", "modes", "copies-moves", "columns"),
+    *("truncates", "blackouts", "full-disks", "hung-disks", "moments", "moments-three"),
+    *("lost-tails", "old-files-moves", "rot", "members", "graphs"),
+    *("blocks-strikes", "lanes-moves-strikes", "lanes-graphs", "once-moves-strikes"),
+    *("bank-moves", "bank-strikes", "bank-modes", "kin-moves-strikes"),
+)
 KINDS |= {f"parts-{name}": in_parts(KINDS[name]) for name in IN_PARTS}
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
 

@@ -67,6 +67,7 @@ KINDS: dict[str, Kind] = {
     "pauses": Kind((N.pause, N.pause, N.switch)),
     "clocks": Kind((N.clock, N.clock, N.pause, N.switch, N.cut)),
     "cuts": Kind((N.cut, N.cut, N.heal, N.switch)),
+    "graphs": Kind((N.graph, N.graph, N.graph, N.switch, N.kill, N.pause, N.forget_row_logs)),
     "readers": Kind((N.leave, N.leave, N.switch), leaves=True),
     "slow-disks": Kind((N.slow_disk, N.slow_disk, N.switch)),
     "full-disks": Kind((N.full_disk, N.switch, N.alter)),

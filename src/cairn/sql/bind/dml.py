@@ -251,6 +251,7 @@ def _check_no_view(scope: Scope, tree: exp.Expr) -> None:
 
 def bind_update(scope: Scope, tree: exp.Update) -> BoundChange:
     allow(tree, {"this", "expressions", "from_", "where", "with_", "returning"})
+    scope.binder.may_skip = True
     bind_ctes(scope, tree)
     _check_no_view(scope, tree)
     scan = bind_relation(scope, tree.this)
@@ -274,6 +275,7 @@ def bind_delete(scope: Scope, tree: exp.Delete) -> BoundChange:
             position=walk_position(table),
         )
     allow(tree, {"this", "where", "with_", "using", "returning"})
+    scope.binder.may_skip = True
     bind_ctes(scope, tree)
     _check_no_view(scope, tree)
     scan = bind_relation(scope, tree.this)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from cairn.model.errors import CairnError, DatatypeMismatch, UndefinedFunction, Unsupported
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ColumnType, list_text
+from cairn.model.types.widths import WHOLES, Width, shown_whole
 from cairn.sql.bind.scope import Binder
 from cairn.sql.ir import Call, Const, Expr, Param
-from cairn.sql.scales import enum_of
+from cairn.sql.scales import enum_of, known_of
 from cairn.sql.typing_rules import EXPLICIT, POSTGRES_NAMES, S, no_function
 
 
@@ -17,6 +18,14 @@ def type_name(expr: Expr) -> str:
     """As PostgreSQL calls it."""
     enum = enum_of(expr)
     return POSTGRES_NAMES[expr.type] if enum is None else enum.name
+
+
+def told_type(expr: Expr) -> str:
+    """As clients are told it: a whole number is as wide as it says."""
+    if expr.type not in WHOLES:
+        return type_name(expr)
+    found = known_of(expr)
+    return shown_whole(expr.type, found if isinstance(found, Width) else None)
 
 
 def label(enum: EnumType, given: Const) -> Const:

@@ -141,6 +141,8 @@ class Binder:
         self.wanted: ColumnType | None = None  # the number that is made of what is bound now
         self.uses_now = False
         self.locks = False  # FOR UPDATE or its like was said
+        self.may_skip = False  # it is an UPDATE or DELETE that may take its rows in one go
+        self.skips: exp.Expr | None = None  # where SKIP LOCKED was said
         self.tables: dict[int, Table] = {}
         self.numbered: dict[int, Table] = {}  # whose next numbers it takes by name
         self.labels: dict[int, EnumType] = {}  # parameters that have to be labels

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from cairn.model.errors import DatatypeMismatch
+from dataclasses import replace
+
+from cairn.model.errors import CairnError, DatatypeMismatch
 from cairn.model.tables.schema import Column
 from cairn.model.types.values import ColumnType
+from cairn.model.types.widths import Width
 from cairn.sql.bind.enums import assigned
 from cairn.sql.bind.scope import Scope
 from cairn.sql.ir import Call, Const, Expr
-from cairn.sql.typing_rules import plain
+from cairn.sql.scales import known_of
+from cairn.sql.typing_rules import fold, plain
 
 
 def is_text(column: Column) -> bool:
@@ -35,6 +39,8 @@ def assign(scope: Scope, expr: Expr, column: Column) -> Expr:
 def stored(expr: Expr, column: Column) -> Expr:
     """The value as the column takes it: rules that only storing has."""
     type_ = column.type
+    if column.width is not None and type_ is ColumnType.INTEGER:
+        return fitted(expr, column.width)
     if column.sizes:
         sizes = (Const(ColumnType.INTEGER, size) for size in column.sizes)
         given = (expr, Const(ColumnType.STRING, type_.value), *sizes)
@@ -44,3 +50,29 @@ def stored(expr: Expr, column: Column) -> Expr:
     if type_ is ColumnType.UNSIGNED:
         return Call(ColumnType.INTEGER, "store_u", (expr,))
     return expr
+
+
+def fitted(expr: Expr, width: Width) -> Expr:
+    """A whole number that has to fit into so many bytes."""
+    return expr if known_of(expr) in (width, Width.TWO) else _checked(expr, width)
+
+
+def cast_whole(expr: Expr, width: Width | None) -> Expr:
+    """The same number, or list of numbers, told as wide as the cast says."""
+    if known_of(expr) == width:
+        return expr
+    if width is None:
+        return Call(expr.type, "i_wide", (expr,))
+    if expr.type is ColumnType.INTEGER:
+        return _checked(expr, width)
+    kind = Const(ColumnType.STRING, ColumnType.INTEGERS.value)
+    return Call(expr.type, "store_fit", (expr, kind, Const(ColumnType.INTEGER, width.value)))
+
+
+def _checked(expr: Expr, width: Width) -> Expr:
+    made = Call(ColumnType.INTEGER, "i_fit", (expr, Const(ColumnType.INTEGER, width.value)))
+    try:
+        found = fold(made)
+    except CairnError:
+        return made  # it is told when the expression is evaluated, if ever
+    return replace(found, scale=width) if isinstance(found, Const) else found

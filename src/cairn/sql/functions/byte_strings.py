@@ -27,6 +27,12 @@ def i_bytes(data: bytes) -> int:
 
 
 @strict
+def i_place(data: bytes, part: bytes) -> int:
+    """`position`: counted from 1."""
+    return data.find(part) + 1
+
+
+@strict
 def i_bits(data: bytes) -> int:
     return 8 * len(data)
 
@@ -58,8 +64,8 @@ def x_decoded(text: str, word: str) -> bytes:
             case "base64":
                 return base64.b64decode("".join(text.split()), validate=True)
     except (ValueError, binascii.Error):
-        shown = "bytea" if kind == "escape" else kind
-        raise InvalidText(f'invalid {shown} data: "{text[:200]}"', sqlstate="22023") from None
+        shown, state = ("bytea", "22P02") if kind == "escape" else (kind, "22023")
+        raise InvalidText(f'invalid {shown} data: "{text[:200]}"', sqlstate=state) from None
     raise _unknown(word)
 
 

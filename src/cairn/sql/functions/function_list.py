@@ -48,6 +48,7 @@ LATE_FUNCTIONS: dict[str, ColumnType] = {
 NEXT_NUMBER = "cairn_next_number"
 #: `currval` and `lastval`: what the session took last.
 CURRENT_NUMBER = "cairn_current_number"
+BY_NAME = -1  # instead of a table's number: its name was given as a value
 
 
 def calls_late(node: Any) -> bool:
@@ -93,7 +94,7 @@ PLAIN: dict[str, list[Signature]] = {
     "right": [("c_right", (S, I), S)],
     "lpad": [("c_lpad", (S, I), S), ("c_lpad", (S, I, S), S)],
     "rpad": [("c_rpad", (S, I), S), ("c_rpad", (S, I, S), S)],
-    "strpos": [("c_position", (S, S), I)],
+    "strpos": [("c_position", (S, S), I), ("i_place", (X, X), I)],
     "instr": [("c_position", (S, S), I)],
     "substr": [
         *(("c_substr", (S, I), S), ("c_substr", (S, I, I), S)),
@@ -128,7 +129,8 @@ PLAIN: dict[str, list[Signature]] = {
     "string_to_array": [("a_split", (S, S), L), ("a_split", (S, S, S), L)],
     "regexp_split_to_array": [("a_regexp_split", (S, S), L), ("a_regexp_split", (S, S, S), L)],
     "regexp_match": [("a_regexp_match", (S, S), L), ("a_regexp_match", (S, S, S), L)],
-    "regexp_count": [("i_regexp_count", (S, S), I)],
+    "regexp_count": [("i_regexp_count", (S, S, I, S)[:n], I) for n in (2, 3, 4)],
+    "width_bucket": [("i_bucket", (D, D, D, I), I), ("i_bucket_of", (N, N, N, I), I)],
     "to_hex": [("c_hex", (I,), S)],
     "jsonb_set": [
         ("j_set", (J, L, J), J),
@@ -171,8 +173,8 @@ PLAIN: dict[str, list[Signature]] = {
     "make_timestamp": [("t_made_at", (I, I, I, I, I, D), M)],
     "make_interval": [("v_made", (*(I,) * min(n, 6), *(D,) * (n == 7)), V) for n in range(1, 8)],
     "regexp_like": [("b_regexp_like", (S, S), B), ("b_regexp_like", (S, S, S), B)],
-    "regexp_substr": [("c_regexp_substr", (S, S), S)],
-    "regexp_instr": [("i_regexp_instr", (S, S), I)],
+    "regexp_substr": [("c_regexp_substr", (S, S, I, I, S, I)[:n], S) for n in range(2, 7)],
+    "regexp_instr": [("i_regexp_instr", (S, S, I, I, I, S, I)[:n], I) for n in range(2, 8)],
     "jsonb_insert": [("j_insert", (J, L, J), J), ("j_insert", (J, L, J, B), J)],
     "quote_nullable": [("c_quote_nullable", (S,), S)],
     "factorial": [("n_factorial", (I,), N)],
@@ -194,6 +196,7 @@ PLAIN: dict[str, list[Signature]] = {
     "regexp_replace": [
         ("c_regexp_replace", (S, S, S), S),
         ("c_regexp_replace", (S, S, S, S), S),
+        *(("c_regexp_replace_at", (S, S, S, I, I, S)[:n], S) for n in (4, 5, 6)),
     ],
     "pow": [("d_power", (D, D), D)],
     "exp": [("d_exp", (D,), D)],
@@ -203,7 +206,7 @@ PLAIN: dict[str, list[Signature]] = {
     "log10": [("d_log", (D,), D)],
     "cbrt": [("d_cbrt", (D,), D)],
     **{name: [(f"d_{name}", (D,), D)] for name in ("sin", "cos", "tan", "asin", "acos", "atan")},
-    **{name: [(f"d_{name}", (D,), D)] for name in ("degrees", "radians")},
+    **{name: [(f"d_{name}", (D,), D)] for name in ("degrees", "radians", "sinh", "cosh", "tanh")},
     "atan2": [("d_atan2", (D, D), D)],
     "pi": [("d_pi", (), D)],
     "gcd": [("i_gcd", (I, I), I)],
@@ -213,12 +216,12 @@ PLAIN: dict[str, list[Signature]] = {
 #: What PostgreSQL has and Cairn has not: refused by name, for it is no slip of the pen.
 _ABSENT = (
     "acosd acosh any_value area array_dims array_fill array_to_tsvector asind asinh atan2d atand "
-    "atanh bit_count broadcast cosd cosh cotd "
+    "atanh bit_count broadcast cosd cotd "
     "current_query daterange get_bit "
     "host inet_client_addr inet_client_port inet_server_addr inet_server_port int4range int8range "
     "is_normalized isempty json_object json_populate_record json_populate_recordset "
-    "json_to_record json_to_recordset jsonb_object jsonb_populate_record "
-    "jsonb_populate_recordset jsonb_set_lax jsonb_to_record jsonb_to_recordset lo_create "
+    "jsonb_object jsonb_populate_record "
+    "jsonb_populate_recordset jsonb_set_lax lo_create "
     "lo_get lo_put lo_unlink lower_inc make_timestamptz masklen netmask "
     "network normalize numrange parse_ident pg_advisory_lock pg_advisory_lock_shared "
     "pg_advisory_unlock pg_advisory_unlock_all pg_advisory_unlock_shared pg_advisory_xact_lock "
@@ -226,11 +229,11 @@ _ABSENT = (
     "pg_current_wal_lsn pg_size_bytes pg_sleep pg_sleep_for pg_sleep_until pg_terminate_backend "
     "pg_try_advisory_lock pg_try_advisory_lock_shared pg_try_advisory_xact_lock "
     "pg_try_advisory_xact_lock_shared phraseto_tsquery plainto_tsquery point "
-    "query_to_xml range_agg regexp_matches "
+    "query_to_xml range_agg "
     "row set_bit setseed setval "
-    "sind sinh tand tanh timeofday to_ascii to_number to_tsquery to_tsvector "
+    "sind tand timeofday to_ascii to_number to_tsquery to_tsvector "
     "ts_headline ts_rank ts_rank_cd tsrange tstzrange txid_current txid_current_snapshot "
-    "txid_status unistr websearch_to_tsquery width_bucket xmlagg xmlcomment "
+    "txid_status unistr websearch_to_tsquery xmlagg xmlcomment "
     "xpath "
 )
 ABSENT = frozenset(_ABSENT.split())

@@ -30,22 +30,24 @@ from cairn.model.types.values import (
     parse_text,
     to_physical,
 )
+from cairn.model.types.widths import Width
 from cairn.model.unexpected import of_value
 from cairn.sql.functions import (
     byte_strings,
     json_values,
     lists,
     maths,
-    number_formats,
     numbers,
+    patterns,
+    regexps,
     spans,
     splitting,
     texts,
-    time_formats,
     times,
     words,
     zones,
 )
+from cairn.sql.functions.formats import number_formats, time_formats
 from cairn.sql.functions.jsonpath import json_paths
 from cairn.sql.functions.numbers import strict, total
 from cairn.sql.functions.words import LABELS, joined
@@ -141,7 +143,7 @@ def _time_parser(type_: ColumnType, name: str) -> Callable[..., Any]:
 def b_of_j(data: str) -> int:
     value = texts.read_json(data)
     if not isinstance(value, bool):
-        raise InvalidText(f"cannot cast {texts.short(data)} to boolean")
+        raise InvalidText(f"cannot cast JSON {texts.short(data)} to boolean", sqlstate="22023")
     return int(value)
 
 
@@ -155,7 +157,7 @@ def s_of_j(data: str) -> str:
 def _number(data: str, type_: str) -> int | Decimal:
     value = texts.read_json(data)
     if isinstance(value, bool) or not isinstance(value, (int, Decimal)):
-        raise InvalidText(f'invalid input syntax for type {type_}: "{texts.short(data)}"')
+        raise InvalidText(f"cannot cast JSON {texts.short(data)} to {type_}", sqlstate="22023")
     return value
 
 
@@ -249,7 +251,7 @@ def c_concat(*parts: str | None) -> str:
 _PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_", "h_", "x_")
 _MODULES = (
     *(numbers, number_formats, maths, texts, words, times, time_formats, zones),
-    *(json_values, json_paths, splitting, spans, byte_strings),
+    *(json_values, json_paths, splitting, patterns, regexps, spans, byte_strings),
 )
 _ROW_FUNCTIONS: dict[str, Callable[..., Any]] = {
     name: function
@@ -272,6 +274,7 @@ SCALARS: dict[str, Callable[..., Any]] = {
     "v_parse": strict(lambda text: to_physical(ColumnType.INTERVAL, parse_interval(text))),
     "x_parse": _parser(ColumnType.VARBINARY),
     "store_fit": store_fit,
+    "i_fit": strict(lambda value, size: Width(size).check(value) if size in (2, 4) else value),
     **LABELS,
     "j_check": j_check,
     "a_check": a_check,
@@ -316,7 +319,8 @@ HEAVY = frozenset({"a_series", "a_times", "c_repeat", "c_lpad", "c_rpad"})
 #: The same with those whose work grows with the text that they are given.
 HEAVY_ON_ROWS = HEAVY | {
     *("c_replace", "c_regexp_replace", "c_translate"),
-    *("a_split", "a_regexp_split", "i_regexp_count", "c_format"),
+    *("a_split", "a_regexp_split", "a_regexp_matches", "i_regexp_count", "c_format"),
+    *("c_regexp_replace_at",),
 }
 
 
@@ -347,7 +351,7 @@ ALSO_IN_C = frozenset(
         *("n_add", "z_add", "n_sub", "z_sub", "n_mul", "z_mul", "n_div", "n_neg", "z_neg"),
         *("n_abs", "z_abs", "n_key", "n_round", "z_round", "n_trunc", "z_trunc", "n_floor"),
         *("n_ceil", "n_padded", "n_scaled", "i_scale", "n_of_i", "i_of_n", "d_of_n", "n_of_d"),
-        *("n_extract", "d_part", "t_trunc", "t_shift", "c_like", "c_ilike"),
+        *("i_fit", "n_extract", "d_part", "t_trunc", "t_shift", "c_like", "c_ilike"),
         *("c_json_path", "c_json_shown", "c_index", "s_item", "i_item", "i_parse", "c_split_part"),
     )
 )

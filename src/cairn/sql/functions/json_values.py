@@ -17,7 +17,7 @@ from cairn.model.errors import InvalidText
 from cairn.model.types.values import ELEMENTS, ColumnType, list_values
 from cairn.sql.functions.lists import LETTERS
 from cairn.sql.functions.numbers import strict
-from cairn.sql.functions.texts import Gathered, c_json_path, read_json, short, write_json
+from cairn.sql.functions.texts import Gathered, c_json_deep, read_json, short, write_json
 
 _text = write_json
 
@@ -128,12 +128,11 @@ def _keys(data: str) -> set[str]:
     return {each for each in found if isinstance(each, str)}
 
 
-def c_json_deep(data: str | None, path: str | None) -> str | None:
+@strict
+def c_json_under(data: str, path: str) -> str | None:
     """`#>`: the path is a list of texts."""
-    if data is None or path is None:
-        return None
     steps = list_values(ColumnType.STRING, path)
-    return data if not steps else c_json_path(data, *steps)
+    return data if not steps else c_json_deep(data, *steps)
 
 
 @strict
@@ -142,10 +141,6 @@ def j_joined(left: str, right: str) -> str:
     a, b = read_json(left), read_json(right)
     if isinstance(a, dict) and isinstance(b, dict):
         return _text({**a, **b})
-    if isinstance(a, dict) != isinstance(b, dict) and not isinstance(a, list | dict) | isinstance(
-        b, list
-    ):
-        raise InvalidText("invalid concatenation of jsonb objects", sqlstate="22023")
     return _text([*(a if isinstance(a, list) else [a]), *(b if isinstance(b, list) else [b])])
 
 
@@ -154,7 +149,9 @@ def j_without(data: str, key: Any) -> str:
     """`-`: without a member, or an item by its place or its text."""
     value = read_json(data)
     if isinstance(key, int):
-        if not isinstance(value, list):
+        if not isinstance(value, list | dict):
+            raise InvalidText("cannot delete from scalar", sqlstate="22023")
+        if isinstance(value, dict):
             raise InvalidText("cannot delete from object using integer index", sqlstate="22023")
         at = key if key >= 0 else key + len(value)
         return _text([each for place, each in enumerate(value) if place != at])
@@ -166,11 +163,31 @@ def j_without(data: str, key: Any) -> str:
 
 
 @strict
+def j_without_all(data: str, keys: str) -> str:
+    """`-` with a list: without all of these."""
+    value, gone = read_json(data), set(list_values(ColumnType.STRING, keys))
+    if isinstance(value, dict):
+        return _text({name: each for name, each in value.items() if name not in gone})
+    if not isinstance(value, list):
+        raise InvalidText("cannot delete from scalar", sqlstate="22023")
+    return _text([each for each in value if not isinstance(each, str) or each not in gone])
+
+
+def _container(data: str, what: str) -> Any:
+    value = read_json(data)
+    if not isinstance(value, list | dict):
+        raise InvalidText(f"cannot {what} path in scalar", sqlstate="22023")
+    return value
+
+
+@strict
 def j_set(data: str, path: str, new: str, create: int = 1) -> str:
     """`jsonb_set`"""
-    value, fresh = read_json(data), read_json(new)
+    value, fresh = _container(data, "set"), read_json(new)
     steps = [str(step) for step in list_values(ColumnType.STRING, path) if step is not None]
-    return _text(_put(value, steps, fresh, bool(create))) if steps else data
+    if not steps or not (value or create):
+        return data
+    return _text(_put(value, steps, fresh, bool(create)))
 
 
 def _put(value: Any, steps: Sequence[str], new: Any, create: bool) -> Any:
@@ -200,7 +217,7 @@ def _place(step: str, length: int) -> int:
 @strict
 def j_insert(data: str, path: str, new: str, after: int = 0) -> str:
     """`jsonb_insert`: a member that is not there yet, or an item before or after another."""
-    value, fresh = read_json(data), read_json(new)
+    value, fresh = _container(data, "set"), read_json(new)
     steps = [str(step) for step in list_values(ColumnType.STRING, path) if step is not None]
     return _text(_inserted(value, steps, fresh, bool(after))) if steps else data
 
@@ -232,7 +249,8 @@ def _inserted(value: Any, steps: Sequence[str], new: Any, after: bool) -> Any:
 def j_cut(data: str, path: str) -> str:
     """`#-`"""
     steps = [str(step) for step in list_values(ColumnType.STRING, path) if step is not None]
-    return _text(_cut(read_json(data), steps)) if steps else data
+    value = _container(data, "delete")
+    return _text(_cut(value, steps)) if steps and value else data
 
 
 def _cut(value: Any, steps: Sequence[str]) -> Any:
@@ -273,7 +291,8 @@ def c_json_pretty(data: str) -> str:
 @strict
 def j_stripped(data: str) -> str:
     """`jsonb_strip_nulls`"""
-    return _text(_stripped(read_json(data)))
+    value = read_json(data)
+    return data if value is None else _text(_stripped(value))
 
 
 def _stripped(value: Any) -> Any:

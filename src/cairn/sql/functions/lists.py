@@ -7,6 +7,7 @@ have to know what is in the list are made once for each type, under its letter: 
 from __future__ import annotations
 
 import json
+import operator
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
@@ -69,10 +70,14 @@ def zipped(*texts: str | None) -> str:
     return (b"[" + b",".join(b"[" + b",".join(row) + b"]" for row in rows) + b"]").decode()
 
 
-def list_place(text: str | None, value: Any) -> int | None:
+def list_place(text: str | None, value: Any, start: int | None = 1) -> int | None:
     """`array_position`, which finds NULL too."""
-    items, wanted = _items(text), _items(list_text((value,)))[0]
-    return items.index(wanted) + 1 if wanted in items else None
+    if text is None:
+        return None
+    if start is None:
+        raise InvalidText("initial position must not be null", sqlstate="22004")
+    items, wanted, before = _items(text), _items(list_text((value,)))[0], max(start - 1, 0)
+    return items.index(wanted, before) + 1 if wanted in items[before:] else None
 
 
 def list_without(text: str | None, value: Any) -> str | None:
@@ -84,9 +89,10 @@ def list_without(text: str | None, value: Any) -> str | None:
     )
 
 
-@strict
-def list_places(text: str, value: Any) -> str:
-    """`array_positions`"""
+def list_places(text: str | None, value: Any) -> str | None:
+    """`array_positions`, which finds NULL too."""
+    if text is None:
+        return None
     wanted = _items(list_text((value,)))[0]
     return list_text(at for at, each in enumerate(_items(text), 1) if each == wanted)
 
@@ -155,6 +161,31 @@ def list_contains(text: str, other: str) -> int:
 @strict
 def list_overlaps(text: str, other: str) -> int:
     return int(bool((set(_items(text)) & set(_items(other))) - {None}))
+
+
+def list_compared(value: Any, text: str | None, word: str, sign: str, is_any: int) -> int | None:
+    """`value < ANY(list)`, `value >= ALL(list)`: NULL where an unknown one would decide."""
+    if text is None:
+        return None
+    of = next((ELEMENTS[each] for each in LETTERS if each.value == word), ColumnType.STRING)
+    items = list_values(of, text)
+    known = [each for each in items if each is not None]
+    if value is None:
+        return None if items else int(not is_any)
+    compare: Callable[[Any, Any], Any] = _SIGNS.get(sign, operator.eq)
+    if any(bool(compare(value, each)) == bool(is_any) for each in known):
+        return is_any
+    return int(not is_any) if len(known) == len(items) else None
+
+
+_SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 def _items(text: str | None) -> list[Any]:
@@ -233,6 +264,7 @@ def scalars(known: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any
         "a_series": series,
         "b_list_contains": list_contains,
         "b_list_overlaps": list_overlaps,
+        "b_list_compared": list_compared,
         "a_times": time_series,
     }
     for list_, letter in LETTERS.items():

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from decimal import Decimal, localcontext
 from itertools import groupby
+from typing import Any
 
 from cairn.model.errors import DivisionByZero, InvalidParameter, OutOfRange
 from cairn.model.types.decimals import decode_decimal, encode_decimal, encode_shown
@@ -288,8 +289,7 @@ def _positive(function: Callable[[float], float]) -> Callable[[float], float]:
     return call
 
 
-def _root(value: float) -> float:
-    return math.copysign(abs(value) ** (1 / 3), value)
+_DEGREE = 0.0174532925199432957692
 
 
 d_exp = _finite("d_exp", math.exp)
@@ -302,9 +302,12 @@ d_cot = _finite("d_cot", lambda value: 1 / math.tan(value) if value else math.in
 d_asin = _finite("d_asin", math.asin)
 d_acos = _finite("d_acos", math.acos)
 d_atan = _finite("d_atan", math.atan)
-d_cbrt = _finite("d_cbrt", _root)
-d_degrees = _finite("d_degrees", math.degrees)
-d_radians = _finite("d_radians", math.radians)
+d_cbrt = _finite("d_cbrt", math.cbrt)
+d_degrees = _finite("d_degrees", lambda value: value / _DEGREE)
+d_radians = _finite("d_radians", lambda value: value * _DEGREE)
+d_sinh = _finite("d_sinh", math.sinh)
+d_cosh = _finite("d_cosh", math.cosh)
+d_tanh = _finite("d_tanh", math.tanh)
 
 
 @strict
@@ -322,6 +325,35 @@ def d_log_of(base: float, value: float) -> float:
     if math.isnan(found):
         raise OutOfRange("input is out of range")
     return found
+
+
+@strict
+def i_bucket(value: float, low: float, high: float, count: int) -> int:
+    """`width_bucket`: in which of `count` equal parts; 0 before them, one more behind them."""
+    return _bucket(value, low, high, count)
+
+
+@strict
+def i_bucket_of(value: bytes, low: bytes, high: bytes, count: int) -> int:
+    return _bucket(decode_decimal(value), decode_decimal(low), decode_decimal(high), count)
+
+
+def _bucket(value: Any, low: Any, high: Any, count: int) -> int:
+    if not 0 < count < 1 << 31:
+        raise InvalidParameter("count must be greater than zero, and an int4", sqlstate="2201G")
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise InvalidParameter("lower and upper bounds must be finite", sqlstate="2201G")
+    if low == high:
+        raise InvalidParameter("lower bound cannot equal upper bound", sqlstate="2201G")
+    if low > high:
+        value, low, high = -value, -low, -high
+    if value < low:
+        return 0
+    return (
+        count + 1
+        if value >= high
+        else int(count * ((value / 2 - low / 2) / (high / 2 - low / 2))) + 1
+    )
 
 
 def d_pi() -> float:

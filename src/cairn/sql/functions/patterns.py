@@ -14,7 +14,10 @@ from typing import Any
 
 import re2
 
+from cairn.model import stops
 from cairn.model.errors import CairnError, InvalidParameter
+from cairn.model.types.values import ColumnType, list_values
+from cairn.sql.functions.numbers import strict
 
 MAX_PATTERN = 20_000  # characters of a regular expression
 MAX_PIECE = 1_000  # characters between two `%` of a LIKE that has a `_` among them
@@ -53,6 +56,17 @@ def like(pattern: str, escape: str, *, ignores_case: bool = False) -> Matches:
         matches = _like(pieces)
         return lambda text: matches(text.lower())
     return _like(pieces)
+
+
+@strict
+def b_like_each(text: str, patterns: str, ignores_case: int, is_any: int) -> int | None:
+    """`LIKE ANY (list)` and `LIKE ALL (list)`: NULL where an unknown one would decide."""
+    items = list_values(ColumnType.STRING, patterns)
+    for each in items:
+        stops.check()
+        if each is not None and like(each, "\\", ignores_case=bool(ignores_case))(text) == is_any:
+            return is_any
+    return None if None in items else int(not is_any)
 
 
 def _pieces(pattern: str, escape: str) -> list[list[str | None]]:
@@ -153,6 +167,8 @@ _CLASSES = {
     "d": r"\p{Nd}",
     "s": r"\s\pZ",
 }
+#: PostgreSQL's `\b` is a backspace, and no border of a word.
+_OTHER_ESCAPES = {"Z": r"\z", "b": r"\x08", "B": r"\\"}
 _NAMED = {
     "alpha": r"\pL",
     "digit": r"\p{Nd}",
@@ -161,22 +177,31 @@ _NAMED = {
     "lower": r"\p{Ll}",
     "space": r"\s\pZ",
 }
+_MODEST = re.compile(r"(?:[*+?]|\{\d+(?:,\d*)?\})\?")
 _NAMED_CLASS = re.compile(r"\[:([a-z]+):\]")
 
 
 @lru_cache(maxsize=512)
 def regexp(pattern: str, flags: str = "", *, captures: bool = True) -> Any:
-    """A compiled expression with PostgreSQL's flags: i, n, s, x."""
+    """A compiled expression with PostgreSQL's flags: i, n, s, x. Of what may match at a place the
+    longest counts, unless the pattern asks for little (`.*?`)."""
+    body = _in_re2(pattern, is_expanded="x" in flags)
     return compiled(
-        _in_re2(pattern, is_expanded="x" in flags),
+        body,
         captures=captures,
         ignores_case="i" in flags,
         by_line="n" in flags,
+        longest=_MODEST.search(body) is None,
     )
 
 
 def compiled(
-    pattern: str, *, captures: bool = True, ignores_case: bool = False, by_line: bool = False
+    pattern: str,
+    *,
+    captures: bool = True,
+    ignores_case: bool = False,
+    by_line: bool = False,
+    longest: bool = False,
 ) -> Any:
     if len(pattern) > 8 * MAX_PATTERN:
         raise _too_complex("it is too long")
@@ -186,6 +211,7 @@ def compiled(
     options.never_capture = not captures
     options.case_sensitive = not ignores_case
     options.dot_nl = not by_line
+    options.longest_match = longest
     try:
         return re2.compile(f"(?m){pattern}" if by_line else pattern, options)
     except re2.error as problem:
@@ -238,7 +264,7 @@ def _escaped(char: str, in_class: bool) -> str:
         return _CLASSES[char] if in_class else f"[{_CLASSES[char]}]"
     if char.lower() in _CLASSES and not in_class:
         return f"[^{_CLASSES[char.lower()]}]"
-    return r"\z" if char == "Z" else "\\" + char
+    return _OTHER_ESCAPES.get(char, "\\" + char)
 
 
 # --- SIMILAR TO -----------------------------------------------------------------------------------

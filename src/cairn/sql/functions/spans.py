@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime
 from typing import Any
@@ -126,6 +127,30 @@ def t_binned(stride: bytes, micros: int, origin: int) -> int:
     return int64(micros - (micros - origin) % size)
 
 
+def b_overlaps(
+    start: int | None, end: int | None, other: int | None, last: int | None
+) -> int | None:
+    """Each stretch has its beginning and not its end; NULL where one that is not known decides."""
+    start, end = _sorted_ends(start, end)
+    other, last = _sorted_ends(other, last)
+    if start is None or other is None:
+        return None
+    if start == other:
+        return None if end is None or last is None else 1
+    before, after, stop = (last, start, end) if start > other else (end, other, last)
+    if before is None:
+        return None
+    if after < before:
+        return 1
+    return None if stop is None else 0
+
+
+def _sorted_ends(a: int | None, b: int | None) -> tuple[int | None, int | None]:
+    if a is None or b is None:
+        return (b, None) if a is None else (a, None)
+    return min(a, b), max(a, b)
+
+
 @strict
 def t_made_at(year: int, month: int, day: int, hour: int, minute: int, seconds: float) -> int:
     """`make_timestamp`"""
@@ -154,9 +179,13 @@ def v_made(
 
 
 _FIELD = re.compile(
-    r'(FM)?(YYYY|MM|DD|HH24|HH12|HH|MI|SSSS|SS|MS|US|AM|PM)|"([^"]*)"', re.IGNORECASE
+    r"(FM)?(YYYY|YYY|YY|Y,YYY|Y|CC|MM|MON(?:TH)?|DDD|DD|DAY|DY|Q|WW|W|HH24|HH12|HH|MI|SSSS|SS|MS|US"
+    r"|FF[1-6]|AM|PM|ID|D|BC|AD|RM|J|IY{0,3}|IW)|\"([^\"]*)\"",
+    re.IGNORECASE,
 )
-_WIDTHS = {"YYYY": 4, "MS": 3, "US": 6}
+_WIDTHS = {"YYYY": 4, "YYY": 3, "Y": 1, "DDD": 3, "MS": 3, "US": 6, "Q": 1, "W": 1, "SSSS": 1}
+_WIDTHS |= {f"FF{digits}": digits for digits in range(1, 7)}
+_NAMED = ("MON", "MONTH", "DAY", "DY", "ID", "D", "BC", "AD")
 
 
 @strict
@@ -164,10 +193,20 @@ def c_of_interval(data: bytes, pattern: str) -> str:
     """`to_char` of an interval: its parts as they are kept, none of them carried over."""
     value = decode_interval(data)
     sign, clock = (-1 if value.micros < 0 else 1), abs(value.micros)
-    hours = clock // _HOUR
+    hours, years = clock // _HOUR, int(value.months / 12)
+    months, days = value.months - years * 12, value.months * 30 + value.days
+    micros = sign * (clock % MICROS_PER_SECOND)
     found = {
-        "YYYY": int(value.months / 12),
-        "MM": value.months - int(value.months / 12) * 12,
+        "YYYY": years,
+        "YYY": int(math.fmod(years, 1000)),
+        "YY": int(math.fmod(years, 100)),
+        "Y": int(math.fmod(years, 10)),
+        "CC": int(years / 100),
+        "MM": months,
+        "Q": int((months - 1) / 3) + 1,
+        "DDD": days,
+        "WW": int((days - 1) / 7) + 1,
+        "W": int((value.days - 1) / 7) + 1,
         "DD": value.days,
         "HH24": sign * hours,
         "HH12": sign * (hours % 12 or 12),
@@ -176,7 +215,8 @@ def c_of_interval(data: bytes, pattern: str) -> str:
         "SS": sign * (clock // MICROS_PER_SECOND % 60),
         "SSSS": sign * (clock // MICROS_PER_SECOND),
         "MS": sign * (clock % MICROS_PER_SECOND // 1000),
-        "US": sign * (clock % MICROS_PER_SECOND),
+        "US": micros,
+        **{f"FF{digits}": int(micros / 10 ** (6 - digits)) for digits in range(1, 7)},
     }
 
     def put(field: re.Match[str]) -> str:
@@ -186,8 +226,18 @@ def c_of_interval(data: bytes, pattern: str) -> str:
         if word.upper() in ("AM", "PM"):  # AM, whichever of the two was asked for
             noon = "am" if hours % 24 < 12 else "pm"
             return noon if word.islower() else noon.upper()
+        if word.upper() in _NAMED:
+            raise InvalidText(
+                "invalid format specification for an interval value", sqlstate="22007"
+            )
+        if word.upper() in ("RM", "J", "IW") or word[0] in "iI":
+            raise Unsupported(f'the pattern "{word}" of to_char is not supported of an interval')
+        if word.upper() == "Y,YYY":
+            return f"{int(years / 1000)},{abs(years) % 1000:03d}"
+        if word.upper() == "Q" and not months:
+            return ""
         number, width = found[word.upper()], _WIDTHS.get(word.upper(), 2)
-        width = 1 if word.upper() == "SSSS" or bare else width
+        width = 1 if bare else width
         has_sign = number < 0 and word.upper() != "DD"  # PostgreSQL counts it among the two there
         return f"{number:0{width + has_sign}d}"
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from cairn.model import stops
 from cairn.model.errors import InvalidParameter, LimitExceeded
 from cairn.model.types.values import list_text
 from cairn.sql.functions.numbers import strict
-from cairn.sql.functions.patterns import regexp
 from cairn.sql.functions.texts import check_length
-from cairn.sql.functions.words import c_quote_ident, c_quote_literal, regexp_flags
+from cairn.sql.functions.words import c_quote_ident, c_quote_literal
 
 MAX_PARTS = 250_000  # in one go: nothing ends it before it is done
-_CHECKED = 500  # matches between two looks at whether somebody wants an end
 _FIELD = re.compile(r"%(?:(\d+)\$)?(-?\d*)(.?)", re.DOTALL)
 
 
@@ -23,74 +20,17 @@ def a_split(text: str | None, delimiter: str | None, null: str | None = None) ->
     if text is None:
         return None
     if delimiter is None:
-        _check_parts(len(text))
+        check_parts(len(text))
         parts = list(text)
     else:
-        _check_parts(text.count(delimiter) if delimiter else 1)
+        check_parts(text.count(delimiter) if delimiter else 1)
         parts = [] if not text else text.split(delimiter) if delimiter else [text]
     return list_text(None if null is not None and part == null else part for part in parts)
 
 
-def _check_parts(count: int) -> None:
+def check_parts(count: int) -> None:
     if count > MAX_PARTS:
         raise LimitExceeded(f"a text is split into at most {MAX_PARTS} parts")
-
-
-@strict
-def a_regexp_split(text: str, pattern: str, flags: str = "") -> str:
-    """`regexp_split_to_array`"""
-    expression = regexp(pattern, regexp_flags(flags)[0])
-    parts: list[str] = []
-    start = 0
-    for match in expression.finditer(text):
-        if len(parts) % _CHECKED == 0:
-            stops.check()
-        # Nothing is split off where an empty match touches the beginning, the end or the last one.
-        if match.end() == match.start() and match.start() in (0, start, len(text)):
-            continue
-        parts.append(text[start : match.start()])
-        _check_parts(len(parts))
-        start = match.end()
-    return list_text([*parts, text[start:]])
-
-
-@strict
-def a_regexp_match(text: str, pattern: str, flags: str = "") -> str | None:
-    """`regexp_match`: the groups of the first match, or all of it."""
-    expression = regexp(pattern, regexp_flags(flags)[0])
-    match = expression.search(text)
-    if match is None:
-        return None
-    return list_text(match.groups() if expression.groups else (match[0],))
-
-
-@strict
-def i_regexp_count(text: str, pattern: str) -> int:
-    count = 0
-    for count, _ in enumerate(regexp(pattern).finditer(text), 1):
-        if count % _CHECKED == 0:
-            stops.check()
-    return count
-
-
-@strict
-def b_regexp_like(text: str, pattern: str, flags: str = "") -> int:
-    stops.check()
-    return int(regexp(pattern, regexp_flags(flags)[0]).search(text) is not None)
-
-
-@strict
-def c_regexp_substr(text: str, pattern: str) -> str | None:
-    stops.check()
-    match = regexp(pattern).search(text)
-    return None if match is None else match[0]
-
-
-@strict
-def i_regexp_instr(text: str, pattern: str) -> int:
-    stops.check()
-    match = regexp(pattern).search(text)
-    return 0 if match is None else match.start() + 1
 
 
 @strict
@@ -126,7 +66,9 @@ def c_format(pattern: str | None, *values: str | None) -> str | None:
 def _shown(value: Any, kind: str) -> str:
     if kind == "I":
         if value is None:
-            raise InvalidParameter("null values cannot be formatted as an SQL identifier")
+            raise InvalidParameter(
+                "null values cannot be formatted as an SQL identifier", sqlstate="22004"
+            )
         return str(c_quote_ident(value))
     if kind == "L":
         return "NULL" if value is None else str(c_quote_literal(value))

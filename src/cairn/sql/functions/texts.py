@@ -288,15 +288,25 @@ def write_json(value: Any) -> str:
         raise OutOfRange("a number of the json is out of range") from None
 
 
-def c_json_path(data: str | None, *path: Any) -> str | None:
-    """One step for each key; a list takes numbers from 0, or their text."""
+@strict
+def c_json_path(data: str, key: Any) -> str | None:
+    """`->`: a text is the name of a member, a number the place of an item, from 0."""
+    value = read_json(data)
+    if isinstance(key, str):
+        return write_json(value[key]) if isinstance(value, dict) and key in value else None
+    is_there = isinstance(value, list) and -len(value) <= key < len(value)
+    return write_json(value[key]) if is_there else None
+
+
+def c_json_deep(data: str | None, *path: Any) -> str | None:
+    """One step for each text: of a list it is a place."""
     if data is None or None in path:
         return None
     value = read_json(data)
     for key in path:
-        if isinstance(value, dict) and str(key) in value:
-            value = value[str(key)]
-        elif isinstance(value, list) and _NUMBER.fullmatch(str(key)):
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and _NUMBER.fullmatch(key):
             at = int(key)
             if not -len(value) <= at < len(value):
                 return None
@@ -322,4 +332,4 @@ def c_index(data: str | None, key: Any) -> str | None:
     """`a[1]` of an array counts from 1; `m['k']` of a map takes the key."""
     if isinstance(key, int):
         return None if key < 1 else c_json_path(data, key - 1)
-    return c_json_path(data, key)
+    return c_json_deep(data, key)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from cairn.model.errors import DivisionByZero, InvalidText, OutOfRange
+from cairn.model.errors import DivisionByZero, InvalidText, OutOfRange, Unsupported
 from cairn.model.types.interval_text import (
     MICROS_PER_DAY,
     MICROS_PER_SECOND,
@@ -231,13 +231,14 @@ def v_extract(a: bytes, word: str) -> Any:
         "milliseconds": _parts(is_late * minute, 3),
         "microseconds": is_late * minute,
         "epoch": days * 86_400 + _parts(value.micros, 6),
-        "quarter": sign * months // 3 + 1,
+        "quarter": sign * (months // 3) + 1,
         "decade": sign * (years // 10),
         "century": sign * (years // 100),
         "millennium": sign * (years // 1000),
     }
     if unit not in found:
-        raise InvalidText(f'unit "{word}" not recognized for type interval', sqlstate="22023")
+        field(0, word)  # a word that no time knows
+        raise Unsupported(f'unit "{word}" not supported for type interval')
     return to_physical(ColumnType.DECIMAL, found[unit])
 
 

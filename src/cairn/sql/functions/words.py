@@ -7,7 +7,6 @@ import json
 import re
 import struct
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 from cairn.model import stops
@@ -15,13 +14,10 @@ from cairn.model.errors import InvalidParameter, LimitExceeded
 from cairn.model.quoting import identifier
 from cairn.model.types.enums import checker, ranks
 from cairn.sql.functions.numbers import strict
-from cairn.sql.functions.patterns import regexp
-from cairn.sql.functions.texts import check_length
 
 _WORD, _BORDER = re.compile(r"[^\W_]+"), re.compile(r"[\W_]")
 PIECE = 65_536  # characters
 _PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]*")
-_GROUP = re.compile(r"\\(\\|&|\d)")
 
 
 @strict
@@ -82,6 +78,8 @@ def c_md5(text: str) -> str:
 
 @strict
 def c_chr(code: int) -> str:
+    if code < 0:
+        raise InvalidParameter("character number must be positive")
     if code == 0:
         raise LimitExceeded("null character not permitted")
     try:
@@ -131,9 +129,30 @@ def c_quote_nullable(text: str | None) -> str:
     return "NULL" if text is None else str(c_quote_literal(text))
 
 
+#: PostgreSQL's words that are no plain names.
+_NOT_NAMES = (
+    "all analyse analyze and any array as asc asymmetric authorization between bigint binary "
+    "bit boolean both case cast char character check coalesce collate collation column "
+    "concurrently constraint create cross current_catalog current_date current_role "
+    "current_schema current_time current_timestamp current_user dec decimal default "
+    "deferrable desc distinct do else end except exists extract false fetch float for foreign "
+    "freeze from full grant greatest group grouping having ilike in initially inner inout int "
+    "integer intersect interval into is isnull join lateral leading least left like limit "
+    "localtime localtimestamp national natural nchar none normalize not notnull null nullif "
+    "numeric offset on only or order out outer overlaps overlay placing position precision "
+    "primary real references returning right row select session_user setof similar smallint "
+    "some substring symmetric table tablesample then time timestamp to trailing treat trim "
+    "true union unique user using values varchar variadic verbose when where window with "
+    "xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi "
+    "xmlroot xmlserialize xmltable"
+)
+_QUOTED = frozenset(_NOT_NAMES.split())
+
+
 @strict
 def c_quote_ident(text: str) -> str:
-    return text if _PLAIN_NAME.fullmatch(text) else identifier(text)
+    is_plain = _PLAIN_NAME.fullmatch(text) and text not in _QUOTED
+    return text if is_plain else identifier(text)
 
 
 @strict
@@ -142,39 +161,6 @@ def c_overlay(text: str, new: str, start: int, length: int | None = None) -> str
         raise InvalidParameter("negative substring length not allowed", sqlstate="22011")
     size = len(new) if length is None else length
     return text[: start - 1] + new + text[max(start - 1 + size, 0) :]
-
-
-@lru_cache(maxsize=256)
-def regexp_flags(flags: str) -> tuple[str, int]:
-    """(flags of the expression, how many to replace; 0: all)."""
-    for flag in flags:
-        if flag not in "gicnsx":
-            raise InvalidParameter(f'invalid regular expression option: "{flag}"')
-    return flags.replace("g", ""), 0 if "g" in flags else 1
-
-
-@strict
-def c_regexp_replace(text: str, pattern: str, new: str, flags: str = "") -> str:
-    how, count = regexp_flags(flags)
-    expression = regexp(pattern, how)
-    groups = int(expression.groups)
-    size = len(text)
-
-    def put(match: Any) -> str:
-        nonlocal size
-
-        def group(mark: re.Match[str]) -> str:
-            if mark[1] == "\\":
-                return "\\"
-            number = 0 if mark[1] == "&" else int(mark[1])
-            return match[number] or "" if number <= groups else ""
-
-        found = _GROUP.sub(group, new)
-        size += len(found)
-        check_length(size)
-        return found
-
-    return str(expression.sub(put, text, count))
 
 
 # --- labels of enums: a type travels as its `text` ---

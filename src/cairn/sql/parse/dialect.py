@@ -31,6 +31,10 @@ def _typed_literal(parser: Any, this: exp.Expr, type_: exp.DataType) -> exp.Expr
     return this
 
 
+#: Words that mean nothing to the tokenizer; INT4 is not INT, so its name is kept.
+_PLAIN_WORDS = frozenset(("DO", "TYPE", "NAME", "OID", "POINT", "RESET", "DECLARE", "EXEC", "INT4"))
+
+
 class Cairn(Postgres):
     """Functions stay as written (`Anonymous`): what they mean is decided in `bind`."""
 
@@ -47,7 +51,7 @@ class Cairn(Postgres):
         KEYWORDS = {
             word: kind
             for word, kind in Postgres.Tokenizer.KEYWORDS.items()
-            if word not in {"DO", "TYPE", "NAME", "OID", "POINT", "RESET", "DECLARE", "EXEC"}
+            if word not in _PLAIN_WORDS
         }
 
     class Parser(PostgresParser):

@@ -26,6 +26,7 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Localtimestamp: "localtimestamp",
     exp.Localtime: "localtime",
     exp.StrPosition: "position",
+    exp.Overlaps: "overlaps",
     exp.Extract: "extract",
     exp.CurrentUser: "current_user",
     exp.Boolean: "bool",
@@ -47,7 +48,9 @@ def _name(node: exp.Expr) -> str | None:
     if isinstance(node, exp.Column):
         this = node.this
         return str(this.this) if this.args.get("quoted") else str(this.this).lower()
-    if isinstance(node, (exp.Paren, exp.Filter, exp.Window, exp.Bracket, exp.WithinGroup)):
+    if isinstance(
+        node, (exp.Paren, exp.Filter, exp.Window, exp.Bracket, exp.WithinGroup, exp.Collate)
+    ):
         return _name(node.this)
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()

@@ -149,6 +149,15 @@ def query_text(found: list[Token], text: str, starts: dict[int, int] | None = No
     return "".join(parts)
 
 
+#: A `?` behind these is a parameter, whatever follows.
+_BEFORE_VALUES = (
+    "select distinct all where and or not like ilike to in between symmetric then else when "
+    "case limit offset values set by from is on having any some first next escape interval "
+    "using filter return returning default as date time timestamp timestamptz over"
+)
+_WANTS_VALUE = frozenset(_BEFORE_VALUES.split())
+
+
 def _is_bare(found: list[Token], index: int) -> bool:
     """`EXISTS (SELECT FROM t …)`: of no columns, and nobody looks at them."""
     if not found[index].is_word("select") or index < 2 or index + 1 >= len(found):
@@ -178,8 +187,16 @@ def _is_key_operator(found: list[Token], index: int) -> bool:
             return False
         following = found[at + 1] if at + 1 < len(found) else None
         return following is not None and not following.is_op(")", ",")
-    is_value = following is not None and following.kind in ("string", "param")
-    return is_value or (following is not None and following.is_op("("))
+    if following is None:
+        return False
+    if following.kind in ("word", "quoted"):  # `j ? name`: a value stands before it, and no keyword
+        before = found[index - 1] if index else None
+        return before is not None and (
+            before.kind in ("quoted", "string", "param")
+            or before.is_op(")", "]")
+            or (before.kind == "word" and before.value not in _WANTS_VALUE)
+        )
+    return following.kind in ("string", "param") or following.is_op("(")
 
 
 def _check_place(found: list[Token], index: int, text: str) -> None:

@@ -32,6 +32,7 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "coalesce": _coalesce,
     "neg": lambda value: None if value is None else -value,
     "same": lambda value: value,
+    "i_wide": lambda value: value,
     "s_plain": lambda value: value,
 }
 

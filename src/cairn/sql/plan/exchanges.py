@@ -33,7 +33,7 @@ from cairn.sql.render.sent import ByBucket, Split
 from cairn.sql.render.slots import Slots
 
 #: Functions that may stand around a column of a key: they fail for no value.
-_CASTS = frozenset(("same", "d_of_i", "n_of_i", "d_of_n"))
+_CASTS = frozenset(("same", "i_wide", "d_of_i", "n_of_i", "d_of_n"))
 Keys = dict[int, tuple[Expr, ...]]  # by the number of the gathered rows' relation
 Class = dict[int, list[Expr]]  # likewise: expressions that are equal in rows that meet
 

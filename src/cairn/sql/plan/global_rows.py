@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cairn.model.errors import UniqueViolation
+from cairn.model.errors import CasRetry, UniqueViolation
 from cairn.model.log.ops import Delete, Dml, Update
 from cairn.model.log.ranges import KeyRange, one_key, whole_table
 from cairn.model.tables.catalog import Catalog
@@ -16,6 +16,7 @@ from cairn.model.tables.schema import (
     compared_values,
     physical_column,
 )
+from cairn.model.tables.violations import not_unique
 from cairn.model.types.decimals import key_form
 from cairn.model.types.values import ColumnType
 from cairn.sql.bind.dml import BoundChange
@@ -23,7 +24,7 @@ from cairn.sql.ir import Col, Expr, Item, Query, conjuncts, scans_in, walk
 from cairn.sql.plan.buckets import equal_classes
 from cairn.sql.plan.closed import evaluator
 from cairn.sql.plan.read import Numbers, plan_read
-from cairn.sql.plan.write import check_not_null, scan_column
+from cairn.sql.plan.write import check_not_null, scan_column, seen_columns
 from cairn.sql.plans import GlobalChange, GlobalWrite, PointRead, ReadLocal, Row, Rows
 from cairn.sql.render.constraints import key_exists
 from cairn.sql.render.render import Renderer
@@ -33,11 +34,7 @@ from cairn.sql.render.slots import Params, Slots
 def unique_violation(
     table: Table, columns: Sequence[str], row: Row, name: str | None = None
 ) -> UniqueViolation:
-    index = name or table.key_name
-    return UniqueViolation(
-        f'Duplicate key exists in unique index "{index}" in space "{table.name}"',
-        detail=key_exists(table, columns, row),
-    )
+    return not_unique(table, name or table.key_name, key_exists(table, columns, row))
 
 
 def source_ranges(query: Query) -> tuple[KeyRange, ...]:
@@ -55,6 +52,7 @@ def reading(
     numbers: Numbers,
     finish: Finish,
     returns: bool = False,
+    finish_there: Finish | None = None,
 ) -> GlobalWrite:
     """A write whose rows come from a query: read here, or first by the executor when sharded."""
     plan = plan_read(query, catalog, numbers)
@@ -69,7 +67,7 @@ def reading(
     def refuse(read: ReadLocal, params: Params) -> GlobalChange:
         raise AssertionError("this statement has a read plan; call execute_rows")
 
-    return GlobalWrite(table, refuse, plan, finish, returns)
+    return GlobalWrite(table, refuse, plan, finish_there or finish, returns)
 
 
 def find_key(table: Table, places: tuple[int, ...], values: Row, read: ReadLocal) -> Row | None:
@@ -108,6 +106,8 @@ def plan_global_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -
     if bound.sets is not None or bound.returning is not None:
         sets = dict(bound.sets or ())
         columns += [sets.get(at) or scan_column(scan, at) for at in range(len(table.columns))]
+    seen, width = seen_columns(bound), len(columns)
+    columns += [scan_column(scan, at) for at in seen]
     query = bound.select(tuple(Item("", expr) for expr in columns))
     key = _whole_key(bound)
     sources = tuple(each for each in source_ranges(query) if each.table != table.id or not key)
@@ -126,7 +126,7 @@ def plan_global_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -
         ops: list[Dml] = []
         done: dict[Row, Row] = {}
         for row in rows:
-            old, values = tuple(row[:size]), tuple(row[size:])
+            old, values = tuple(row[:size]), tuple(row[size:width])
             if old in done:
                 continue
             if bound.sets is None:
@@ -142,7 +142,20 @@ def plan_global_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -
         returned = returned_rows(bound.returning, list(done.values()), read, params)
         return GlobalChange(tuple(ops), tuple(dict.fromkeys(ranges)), len(done), returned)
 
-    return reading(table, query, catalog, numbers, finish, bound.returning is not None)
+    places = (*table.key_positions, *seen)
+    where = " AND ".join(f"{physical_column(at)} IS ?{n}" for n, at in enumerate(places, 1))
+
+    def finish_there(read: ReadLocal, params: Params, rows: Rows) -> GlobalChange:
+        """What owners have told of the changed table has to be so here too: a change that one of
+        them did not know yet would be lost."""
+        for row in rows:
+            held = (*row[:size], *row[width:])
+            if not read(f"SELECT 1 FROM {table.physical_name} WHERE {where}", held):
+                raise CasRetry("a row changed between reading and writing; try again")
+        return finish(read, params, rows)
+
+    returns = bound.returning is not None
+    return reading(table, query, catalog, numbers, finish, returns, finish_there)
 
 
 def returned_rows(

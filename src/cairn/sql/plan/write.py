@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cairn.model.errors import NotNullViolation, Unsupported
+from cairn.model.errors import Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.tables.violations import null_value
 from cairn.model.types.values import ColumnType, from_physical, physical_reader
 from cairn.sql.bind.dml import BoundChange, BoundInsert
 from cairn.sql.functions.function_list import calls_late
@@ -64,7 +65,7 @@ from cairn.sql.typing_rules import plain
 
 def unwrapped(expr: Expr) -> Expr:
     """The value without the check that storing adds."""
-    if isinstance(expr, Call) and expr.name in ("store_n", "store_z", "store_u"):
+    if isinstance(expr, Call) and expr.name in ("store_n", "store_z", "store_u", "i_fit"):
         return expr.args[0]
     return expr
 
@@ -73,10 +74,7 @@ def check_not_null(table: Table, row: Sequence[Any]) -> None:
     """`row` without its bucket."""
     for column, value in zip(table.columns, row, strict=True):
         if value is None and (not column.nullable or column.name in table.primary_key):
-            raise NotNullViolation(
-                f'null value in column "{column.name}" of relation "{table.name}" violates '
-                "not-null constraint"
-            )
+            raise null_value(table, column.name)
 
 
 def bucket_of_row(catalog: Catalog, table: Table) -> Callable[[Row], int]:
@@ -171,7 +169,7 @@ def _point_insert(bound: BoundInsert, catalog: Catalog, key: Key) -> PointWrite:
     values = [slots.computed(BUCKET, bucket)]
     renderer = Renderer(slots)
     for at, cell in enumerate(bound.rows[0]):
-        if isinstance(cell, (Const, Param)):
+        if isinstance(cell, Const) or _given(cell) is not None:
             values.append(renderer.expr(cell))
         else:
             source = evaluator(cell)
@@ -182,6 +180,12 @@ def _point_insert(bound: BoundInsert, catalog: Catalog, key: Key) -> PointWrite:
     return PointWrite(sql, slots.bind(), bucket, tier, bound.table, row)
 
 
+def _given(cell: Expr) -> Param | None:
+    """A parameter that is stored as it is, if it is not too wide."""
+    inner = cell.args[0] if isinstance(cell, Call) and cell.name == "i_fit" else cell
+    return inner if isinstance(inner, Param) else None
+
+
 def _plain_row(bound: BoundInsert, catalog: Catalog, key: Key, slots: Slots) -> PlainRow | None:
     assert bound.rows is not None
     places = places_of(slots, catalog, key)
@@ -189,8 +193,9 @@ def _plain_row(bound: BoundInsert, catalog: Catalog, key: Key, slots: Slots) -> 
         return None
     cells: list[tuple[int, Any]] = []
     for cell, column in zip(bound.rows[0], bound.table.columns, strict=True):
-        if isinstance(cell, Param) and cell.type is plain(column.type):
-            cells.append((cell.number, None))
+        given = _given(cell)
+        if given is not None and given.type is plain(column.type):
+            cells.append((given.number, None))
         elif isinstance(cell, Const) and (cell.value is None or cell.type is plain(column.type)):
             cells.append((0, cell.value))
         else:
@@ -313,18 +318,27 @@ def scan_column(scan: Scan, at: int) -> Col:
     return Col(plain(column.type), scan.rel, at, column.name, column.nullable)
 
 
+def seen_columns(bound: BoundChange) -> list[int]:
+    """Columns of the changed table that decide what happens; its key is looked up anyway."""
+    parts = (bound.source, bound.where, *(expr for _, expr in bound.sets or ()))
+    cols = (node for part in parts for node in walk(part) if isinstance(node, Col))
+    found = {col.at for col in cols if col.rel == bound.scan.rel and col.at >= 0}
+    return sorted(found - set(bound.scan.table.key_positions))
+
+
 def _keyed(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> KeyedWrite:
     """Read the rows' keys (and their values) first, then change each row by its key.
 
-    A row that moves is put in with what was read: so it is taken away only if it is still that.
+    It is changed only if what the statement has seen of it is still so: else somebody's change in
+    between would be lost. A row that moves is put in with what was read, so all of it counts.
     """
     table, scan = bound.scan.table, bound.scan
     assert table.sharding is not None
     bucket = Col(ColumnType.INTEGER, scan.rel, BUCKET_AT, BUCKET_COLUMN, nullable=False)
     key_size, width, moves = len(table.primary_key), len(table.columns), _moves(bound)
     exprs: list[Expr] = [bucket, *(scan_column(scan, at) for at in table.key_positions)]
-    if moves:
-        exprs += [scan_column(scan, at) for at in range(width)]
+    seen = list(range(width)) if moves else seen_columns(bound)
+    exprs += [scan_column(scan, at) for at in seen]
     if bound.sets is not None:
         sets = dict(bound.sets)
         exprs += [sets.get(at) or scan_column(scan, at) for at in range(width)]
@@ -342,26 +356,26 @@ def _keyed(bound: BoundChange, catalog: Catalog, numbers: Numbers) -> KeyedWrite
                 continue  # UPDATE … FROM with several matches: the first one counts
             was = row[0]
             assert isinstance(was, int)
+            held = row[key_size + 1 : key_size + 1 + len(seen)]
             if not updates:
-                found[old] = Change(was, key)
+                found[old] = Change(was, (*key, *held))
                 continue
             values = tuple(row[-width:])
             check_not_null(table, values)
             bucket = place(values)
             if bucket == was and tuple(values[at] for at in table.key_positions) == key:
-                update = (*old, *(values[at] for at in changed))
+                update = (*old, *(values[at] for at in changed), *held)
                 found[old] = Change(was, key, update)
             else:
-                seen = row[1 : key_size + 1 + width]  # the key, and all that it had
-                found[old] = Change(was, seen, None, bucket, (bucket, *values))
+                found[old] = Change(was, (*key, *held), None, bucket, (bucket, *values))
         return list(found.values())
 
     return KeyedWrite(
         read,
         table,
         table.sharding.tier,
-        delete_sql(table, unchanged=moves),
+        delete_sql(table, seen),
         insert_sql(table, "fail") if updates else None,
-        update_sql(table, changed) if updates else None,
+        update_sql(table, changed, seen) if updates else None,
         changes,
     )

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from cairn.model.errors import CairnError, CheckViolation, NotNullViolation, UniqueViolation
+from cairn.model.errors import CairnError
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.tables.violations import check_failed, not_unique, null_value
 from cairn.model.types.shown import shown_text
 
 _PLACE = re.compile(r"(?:\w+\.)?t(\d+)\.(\w+)")
@@ -26,17 +27,13 @@ def translate(
     if found := _CHECK.search(message):
         table = catalog.table_by_id(int(found[1]))
         if table is not None and int(found[2]) < len(table.checks):
-            check = table.checks[int(found[2])]
-            return CheckViolation(
-                f'new row for relation "{table.name}" violates check constraint "{check.name}"',
-                detail=f"CHECK ({check.text})",
-            )
+            return check_failed(table, table.checks[int(found[2])])
     if "UNIQUE" in message and (found := _INDEX.search(message)):  # of DECIMALs: an expression
         for index in (each for all_ in catalog.indexes.values() for each in all_):
             table = catalog.table_by_id(index.table_id)
             if index.physical_name == found[1] and table is not None:
                 given = None if index.computed else row
-                return _not_unique(table, index.words, index.name, given)
+                return not_unique(table, index.name, _key_detail(table, index.words, given))
     places = _PLACE.findall(message)
     if "constraint failed" not in message or not places:
         return None
@@ -47,23 +44,12 @@ def translate(
     if (
         "NOT NULL" in message or "CHECK" in message
     ):  # the one check there is (storage/raft_db/ddl.py)
-        return NotNullViolation(
-            f'null value in column "{columns[0]}" of relation "{table.name}" violates not-null '
-            "constraint"
-        )
+        return null_value(table, columns[0])
     if "UNIQUE" in message or "PRIMARY KEY" in message:
         named = [name for name in columns if name != BUCKET_COLUMN]
-        return _not_unique(table, named, _index_name(table, named, catalog), row)
+        detail = _key_detail(table, named, row)
+        return not_unique(table, _index_name(table, named, catalog), detail)
     return None
-
-
-def _not_unique(
-    table: Table, named: list[str], index: str, row: Sequence[Any] | None
-) -> UniqueViolation:
-    return UniqueViolation(
-        f'Duplicate key exists in unique index "{index}" in space "{table.name}"',
-        detail=_key_detail(table, named, row),
-    )
 
 
 def row_query(sql: str) -> str | None:

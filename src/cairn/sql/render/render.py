@@ -53,10 +53,8 @@ _WRAPPED = {
     "neg": "(-{})",
     "d_of_i": "CAST({} AS REAL)",
     "s_of_i": "CAST({} AS TEXT)",
-    "i_of_b": "{}",
     "b_of_i": "({} <> 0)",
-    "same": "{}",
-    "s_plain": "{}",
+    **dict.fromkeys(("i_of_b", "same", "i_wide", "s_plain"), "{}"),
 }
 
 

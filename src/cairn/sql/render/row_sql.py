@@ -60,21 +60,25 @@ def key_columns(table: Table) -> list[str]:
     return names if table.is_global else [BUCKET_COLUMN, *names]
 
 
-def delete_sql(table: Table, *, unchanged: bool = False) -> str:
-    """By key; `unchanged`: if the row has still the values that follow the key."""
+def delete_sql(table: Table, seen: Sequence[int]) -> str:
+    """By key, if the row has still the values that follow the key: those of the columns `seen`."""
     keys = key_columns(table)
     where = [f"{name} = ?{n}" for n, name in enumerate(keys, 1)]
-    if unchanged:
-        places = enumerate(range(len(table.columns)), len(keys) + 1)
-        where += [f"{physical_column(at)} IS ?{n}" for n, at in places]
+    where += _still(seen, len(keys) + 1)
     return f"DELETE FROM {table.physical_name} WHERE {' AND '.join(where)}"
 
 
-def update_sql(table: Table, changed: list[int]) -> str:
-    """Its rows begin with bucket and key, as those of every statement by key."""
+def update_sql(table: Table, changed: Sequence[int], seen: Sequence[int]) -> str:
+    """Its rows begin with bucket and key, as those of every statement by key. What `changed`
+    becomes follows, then what `seen` has to be still."""
     keys = [f"{name} = ?{n}" for n, name in enumerate(key_columns(table), 1)]
     sets = [f"{physical_column(at)} = ?{n}" for n, at in enumerate(changed, len(keys) + 1)]
-    return f"UPDATE {table.physical_name} SET {', '.join(sets)} WHERE {' AND '.join(keys)}"
+    where = [*keys, *_still(seen, len(keys) + len(changed) + 1)]
+    return f"UPDATE {table.physical_name} SET {', '.join(sets)} WHERE {' AND '.join(where)}"
+
+
+def _still(seen: Sequence[int], first: int) -> list[str]:
+    return [f"{physical_column(at)} IS ?{n}" for n, at in enumerate(seen, first)]
 
 
 def check_each_once(conflict: Conflict, table: Table, rows: Iterable[Row]) -> None:

@@ -10,7 +10,8 @@ from cairn.model.tables.schema import Table
 from cairn.sql.statements.cursor import Cursor
 
 _OPTIONS = ("format", "header", "delimiter", "null", "quote", "escape", "encoding", "force_null")
-_FORMATS = ("text", "csv", "arrow")
+_FORMATS = ("text", "csv", "binary", "arrow")
+_OF_TEXT = ("delimiter", "null", "quote", "escape", "header", "force_null")
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ def parse_copy(cursor: Cursor, catalog: Catalog) -> CopyStatement:
         start = cursor.at + 1
         cursor.skip_parens()
         begin, end = cursor.tokens[start].start, cursor.tokens[cursor.at - 1].start
-        cursor.expect("to", "stdout")
+        cursor.expect("to")
+        _check_stream(cursor)
         return CopyStatement("out", _options(cursor), query=cursor.text[begin:end])
     schema, name = cursor.qualified()
     known = catalog.public if schema == "public" else catalog
@@ -41,15 +43,18 @@ def parse_copy(cursor: Cursor, catalog: Catalog) -> CopyStatement:
     for column in columns:
         if table.column(column) is None:
             raise UndefinedColumn(f'column with name "{column}" not found')
-    if cursor.accept("from"):
-        direction, stream = "in", "stdin"
-    else:
+    direction = "in" if cursor.accept("from") else "out"
+    if direction == "out":
         cursor.expect("to")
-        direction, stream = "out", "stdout"
-    if not cursor.accept(stream):
-        raise Unsupported("COPY with a file or a program is not supported", hint="use STDIN/STDOUT")
+    _check_stream(cursor)
     chosen = tuple(columns) or tuple(column.name for column in table.shown_columns)
     return CopyStatement(direction, _options(cursor), table, chosen)
+
+
+def _check_stream(cursor: Cursor) -> None:
+    """As PostgreSQL reads it, either word will do: PDO says COPY t TO STDIN."""
+    if not (cursor.accept("stdin") or cursor.accept("stdout")):
+        raise Unsupported("COPY with a file or a program is not supported", hint="use STDIN/STDOUT")
 
 
 def _check_switch(name: str, value: str) -> None:
@@ -87,6 +92,8 @@ def _options(cursor: Cursor) -> dict[str, str]:
     cursor.end()
     if found["format"] not in _FORMATS:
         raise Unsupported(f'COPY format "{found["format"]}" is not supported')
+    if found["format"] == "binary" and (wrong := [each for each in _OF_TEXT if each in found]):
+        raise SyntaxProblem(f"cannot specify {wrong[0].upper()} in BINARY mode")
     if len(found.get("delimiter", ",")) != 1:
         raise SyntaxProblem("COPY delimiter must be a single one-byte character", sqlstate="0A000")
     return found

@@ -118,14 +118,16 @@ class DataStore(RowTables):
         self.touched.all()
         self.reload_tables()
         self.vclock: Vclock = dict(self.connection.execute("SELECT origin, lsn FROM vclock"))
-        self.reload_origins()
+        self.reload_log()
         self.promised = int(self.get("promised_epoch", 0))
-        self.last_epoch = int(self.get("last_epoch", 0))
 
-    def reload_origins(self) -> None:
-        """As the open transaction sees them: a number that was taken back must not be used."""
+    def reload_log(self) -> None:
+        """As the open transaction sees it, when records were taken back: a number of an origin that
+        no row has must not be used, nor an epoch be known that nobody would find after a restart.
+        """
         query = "SELECT uuid, id FROM origin NOT INDEXED"
         self._origins: dict[str, int] = dict(self.connection.execute(query))
+        self.last_epoch = int(self.get("last_epoch", 0))
 
     def get(self, key: str, default: Any = None) -> Any:
         row = self.connection.execute(
@@ -262,7 +264,7 @@ class DataStore(RowTables):
         except BaseException:
             if self.connection.in_transaction:
                 self._take_back(alone)
-                self.reload_origins()
+                self.reload_log()
             self._gathered.clear()
             if self.vclock.get(self.origin, 0) != before:
                 self.vclock[self.origin] = before

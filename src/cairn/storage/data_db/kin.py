@@ -19,8 +19,8 @@ import msgspec
 
 from cairn.model.errors import ForeignKeyViolation, Unsupported
 from cairn.model.log.records import RowChange, RowOp
-from cairn.model.tables.kin_words import not_there, still_named
 from cairn.model.tables.schema import BUCKET_COLUMN, ForeignKey, Table, physical_column
+from cairn.model.tables.violations import not_there, still_named
 from cairn.storage.data_db.global_parents import has_parent, lacking, parent_name
 
 Key = tuple[Any, ...]  # the bucket, then values

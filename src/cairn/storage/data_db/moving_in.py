@@ -59,7 +59,7 @@ def write_part(store: DataStore, part: MovePart, changes: tuple[RowChange, ...] 
         if store.connection.in_transaction:
             execute("ROLLBACK TO move")
             execute("RELEASE move")
-            store.reload_origins()
+            store.reload_log()
         store.vclock[store.origin] = before
         raise
     execute("RELEASE move")

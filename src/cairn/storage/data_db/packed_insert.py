@@ -8,8 +8,8 @@ import apsw
 import msgspec
 
 from cairn.model.log.packed_rows import Buffer, split_head, unpacked
-from cairn.model.tables.kin_words import not_there
 from cairn.model.tables.schema import BUCKET_COLUMN, Table, physical_column
+from cairn.model.tables.violations import not_there
 from cairn.native.library import PACKED_WIDTH
 from cairn.native.loading import PACKED_ROWS, load
 from cairn.storage.data_db.global_parents import check_open, lacking, parent_name

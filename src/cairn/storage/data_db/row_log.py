@@ -229,7 +229,7 @@ class Applier:
 
     def _apply_long(self, last: Packed, body: Logged) -> None:
         store = self._store
-        before, epoch = store.vclock.get(last.origin, 0), store.last_epoch
+        before = store.vclock.get(last.origin, 0)
         store.connection.execute("SAVEPOINT long_statement")
         try:
             for record in self.arriving.take(last.origin):
@@ -239,8 +239,8 @@ class Applier:
             if store.connection.in_transaction:
                 store.connection.execute("ROLLBACK TO long_statement")
                 store.connection.execute("RELEASE long_statement")
-                store.reload_origins()
-            store.vclock[last.origin], store.last_epoch = before, epoch
+                store.reload_log()
+            store.vclock[last.origin] = before
             raise
         store.connection.execute("RELEASE long_statement")
 
@@ -274,7 +274,7 @@ class Applier:
 
     def _apply_many(self, record: Packed, body: Logged) -> None:
         store = self._store
-        before, epoch = store.vclock.get(record.origin, 0), store.last_epoch
+        before = store.vclock.get(record.origin, 0)
         store.connection.execute("SAVEPOINT record")
         try:
             self._apply(record, body)
@@ -283,8 +283,8 @@ class Applier:
                 raise  # a damaged page: the whole group was taken back
             store.connection.execute("ROLLBACK TO record")
             store.connection.execute("RELEASE record")
-            store.vclock[record.origin], store.last_epoch = before, epoch
-            store.reload_origins()
+            store.vclock[record.origin] = before
+            store.reload_log()
             if body.kind == Kind.DDL:
                 store.reload_tables()
             raise

@@ -16,9 +16,9 @@ import apsw
 from cairn.model.errors import ForeignKeyViolation, TableUnderDdl
 from cairn.model.log.applied import Change
 from cairn.model.tables.closing import closing_key
-from cairn.model.tables.kin_words import not_there, still_named
 from cairn.model.tables.schema import ForeignKey, Table, physical_column
 from cairn.model.tables.system_tables import CAIRN_CLOSING
+from cairn.model.tables.violations import not_there, still_named
 
 Values = tuple[Any, ...]
 

@@ -7,7 +7,7 @@ each of them did is told, whatever became of the others.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ import msgspec
 
 from cairn.model.errors import (
     CairnError,
+    CasRetry,
     NotSent,
     OutcomeUnknown,
     PartialWrite,
@@ -30,11 +31,13 @@ from cairn.sql import plans
 from cairn.storage.files.pieces import Row
 
 WRITE_S, LONG_WRITE_S = 30.0, 600.0  # of some rows by their keys, and of many
+AGAIN = 64  # attempts of a part whose rows others change in between
 LAST_WORD_S = 0.5  # for the verdict on a write that was told to end
 
 T = TypeVar("T")
 #: What each replicaset has to do, for all buckets of a statement or only for some of them.
 Requests = Callable[[Ranges | None], dict[str, WriteRequest]]
+Again = Callable[[], Awaitable[None]]
 
 
 class Back:
@@ -120,8 +123,13 @@ class Dispatch:
                 hint="look whether the rows are there before trying again",
             ) from None
 
-    async def write_all(self, requests: Requests, *, may_end: bool = True) -> int:
-        """One replicaset: just do it. Several: check everywhere, then do it."""
+    async def write_all(
+        self, requests: Requests, *, may_end: bool = True, again: Again | None = None
+    ) -> int:
+        """One replicaset: just do it. Several: check everywhere, then do it.
+
+        `again`: what makes `requests` anew for those whose rows were changed since the check.
+        """
         watched = self._context.watched if may_end else _awaited
 
         async def single() -> int:
@@ -158,10 +166,10 @@ class Dispatch:
             wanted = await watched(following(check, context))
             context.check()
             context.check_wanted()
-            return _judge(await self._do_all(wanted, requests))
+            return _judge(await self._do_all(wanted, requests, again))
 
     async def _do_all(
-        self, wanted: dict[str, WriteRequest], requests: Requests
+        self, wanted: dict[str, WriteRequest], requests: Requests, again: Again | None
     ) -> list[tuple[str, Any]]:
         """What became of each part, by replicaset.
 
@@ -171,6 +179,7 @@ class Dispatch:
         cancel or a time limit end it: it takes about as long as the check before it has taken.
         """
         settled: list[tuple[str, Any]] = []
+        attempts = 0
         begun = asyncio.get_running_loop().time()
         while wanted:
             answers = await asyncio.gather(
@@ -178,16 +187,24 @@ class Dispatch:
                 return_exceptions=True,
             )
             left: Ranges = ()
+            is_changed = False
+            attempts += 1
             waited_s = asyncio.get_running_loop().time() - begun
             for (owner, request), answer in zip(wanted.items(), answers, strict=True):
                 if isinstance(answer, MOVING) and waited_s < patience_s(answer):
                     left += request.ranges if request.ranges else of_buckets(request.buckets)
+                elif isinstance(answer, CasRetry) and again is not None and attempts < AGAIN:
+                    left += of_buckets(request.buckets)
+                    is_changed = True
                 else:
                     settled.append((owner, answer))
             if not left:
                 break
-            await self._owners.moved()
+            if not is_changed:
+                await self._owners.moved()
             try:
+                if is_changed and again is not None:
+                    await again()
                 wanted = await self._owners.following(
                     partial(_later, requests, left), self._context, may_end=False
                 )

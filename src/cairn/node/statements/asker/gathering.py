@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 
 from cairn.model.errors import MotionLimit
-from cairn.model.rpc import ReadRequest, RowShape, SplitRequest
+from cairn.model.rpc import ReadRequest, SplitRequest
 from cairn.model.sharding.parts import ByBuckets
 from cairn.model.sharding.spans import Ranges
 from cairn.model.tables.schema import TEMP_TIER
+from cairn.model.types.row_shape import RowShape
 from cairn.native.library import PACKED_WIDTH
 from cairn.node.statements.asker.asking import Asking, SplitPart, Told
 from cairn.node.statements.asker.meetings import Sending

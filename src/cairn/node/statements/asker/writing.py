@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -31,7 +32,7 @@ from cairn.node.statements.owner.writes import Done, Insert
 from cairn.sql import plans
 from cairn.storage.files.pieces import Row
 
-KEYED_ATTEMPTS = 5
+KEYED_ATTEMPTS, KEYED_PAUSE_S = 64, 0.002
 Asked = tuple[bytes, int, int]  # a request, where its parameters begin, and its row's bucket
 FEW_ROWS = 16  # that are written without a task
 FEW_BUCKETS = 100  # rows of no more are written in a moment
@@ -390,20 +391,27 @@ class _Statement:
         return await self._dispatch.write_all(requests)
 
     async def _keyed_write(self, plan: plans.KeyedWrite, params: Params) -> int:
-        """Read, then change by key; read again if a row vanished in between."""
+        """Read, then change by key; read again if a row vanished or was changed in between.
+
+        Where some replicasets have done their part, the others read anew for theirs: but no row
+        that goes from one to another, whose halves belong together.
+        """
+        changes: list[plans.Change] = []
+
+        async def read() -> None:
+            changes[:] = plan.changes(await self._find(plan.read, params))
+
+        def requests(only: Ranges | None) -> dict[str, WriteRequest]:
+            self._owners.check_operable(plan.table, is_begun=self._is_begun(only))
+            return _keyed_requests(plan, changes, self._owners.routes, only, self._operation)
+
         for attempt in range(KEYED_ATTEMPTS):
-            found = await self._find(plan.read, params)
-            changes = plan.changes(found)
-
-            def requests(
-                only: Ranges | None, changes: list[plans.Change] = changes
-            ) -> dict[str, WriteRequest]:
-                self._owners.check_operable(plan.table, is_begun=self._is_begun(only))
-                return _keyed_requests(plan, changes, self._owners.routes, only, self._operation)
-
+            await asyncio.sleep(attempt // 8 * KEYED_PAUSE_S)  # others were quicker, time and again
+            await read()
+            moves = any(each.new is not None for each in changes)
             try:
-                await self._dispatch.write_all(requests)
-                return len(changes)
+                done = await self._dispatch.write_all(requests, again=None if moves else read)
+                return len(changes) if moves else done
             except CasRetry:
                 if attempt == KEYED_ATTEMPTS - 1:
                     raise

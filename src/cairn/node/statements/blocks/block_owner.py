@@ -27,7 +27,7 @@ from cairn.model.errors import (
 from cairn.model.rpc import BlockItem, BlockRequest, BlockResponse
 from cairn.model.settings import limits
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.kin_words import ParentNotSeen
+from cairn.model.tables.violations import ParentNotSeen
 from cairn.model.types.values import from_physical, micros_to_datetime
 from cairn.model.unexpected import owned
 from cairn.node.consensus.global_state import GlobalState

@@ -381,6 +381,8 @@ def checked_setting(key: str, value: Any) -> Any:
         read_endpoint(value)
     if key == "trace_sample_ratio" and value > 1:
         raise InvalidParameter(f"invalid value for '{key}': it is 0 to 1")
+    if key == "default_int_size" and value not in (4, 8):
+        raise InvalidParameter(f"invalid value for '{key}': it is 4 or 8")
     if key in _WORDS and value not in _WORDS[key]:
         raise InvalidParameter(
             f"unknown {key} value: '{value}', expected one of {', '.join(_WORDS[key])}"

@@ -187,6 +187,12 @@ class GlobalWrites:
                     raise
                 await owners.moved()
                 continue
+            except CasRetry:  # owners have told what is older or newer than what is here
+                context.check()
+                if loop.time() >= deadline:
+                    raise
+                await asyncio.sleep(self._chance.uniform(0.002, 0.02))
+                continue
             except UniqueViolation:
                 if is_sure:
                     raise

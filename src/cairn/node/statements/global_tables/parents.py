@@ -29,8 +29,8 @@ from cairn.model.log.ranges import Predicate
 from cairn.model.quoting import identifier
 from cairn.model.rpc import ClosingRequest, Empty
 from cairn.model.tables.closing import MOST, Closed, closing, marks, opened
-from cairn.model.tables.kin_words import still_named
 from cairn.model.tables.schema import ForeignKey, Table, physical_column
+from cairn.model.tables.violations import still_named
 from cairn.model.types.values import from_physical
 from cairn.node.consensus.proposals import Proposer, Verdict
 from cairn.node.runtime import spawn

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from cairn.model.carried_errors import to_wire
 from cairn.model.errors import CairnError
 from cairn.model.unexpected import of_value
 from cairn.sql.functions.functions import SCALARS
@@ -32,9 +33,9 @@ def answer(call: bytes) -> bytes:
     try:
         return _encode((True, SCALARS[name](*args)))
     except CairnError as problem:
-        return _encode((False, problem.to_wire()))
+        return _encode((False, to_wire(problem)))
     except Exception as problem:
-        return _encode((False, of_value(problem, name).to_wire()))
+        return _encode((False, to_wire(of_value(problem, name))))
 
 
 def read_exactly(size: int) -> bytes:

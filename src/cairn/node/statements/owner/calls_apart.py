@@ -20,7 +20,8 @@ from typing import Any
 import msgspec
 
 from cairn.model import stops
-from cairn.model.errors import CairnError, LimitExceeded, from_wire
+from cairn.model.carried_errors import from_wire
+from cairn.model.errors import CairnError, LimitExceeded
 from cairn.node.statements.owner.apart_worker import HEAD
 
 COMMAND = (sys.executable, "-m", "cairn.node.statements.owner.apart_worker")

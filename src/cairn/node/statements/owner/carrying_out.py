@@ -93,6 +93,7 @@ def carry_out(store: DataStore, request: WriteRequest, told: list[Row]) -> int:
         count = store.bulk_insert(request.table, request.sql, request.rows)
     else:
         for at, (sql, rows) in enumerate(((request.sql, request.rows), *request.more)):
+            before = store.connection.total_changes()
             if request.returning and at in request.told:
                 for row in rows:
                     told += store.connection.execute(sql + request.returning, row).fetchall()
@@ -100,7 +101,8 @@ def carry_out(store: DataStore, request: WriteRequest, told: list[Row]) -> int:
                 store.connection.execute(sql, rows[0])
             elif rows:
                 store.connection.executemany(sql, rows)
-            if at == 0 and request.must_change not in (None, store.pending_changes()):
+            changed = store.connection.total_changes() - before
+            if request.must_change is not None and changed != len(rows):
                 raise CasRetry("a row changed between reading and writing; try again")
         count = store.count_rows()
         store.enforce(is_rekeying=request.must_change is not None and bool(request.more))

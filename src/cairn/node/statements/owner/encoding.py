@@ -8,9 +8,10 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.rpc import RowShape
+from cairn.model.types.row_shape import RowShape
 from cairn.model.types.shown import shown_reader
 from cairn.model.types.values import OIDS, ColumnType
+from cairn.model.types.widths import Width
 from cairn.native.batches import RowBatch
 from cairn.native.library import OutPlan, library
 from cairn.native.out_columns import GIVEN, out_columns
@@ -41,14 +42,20 @@ def converter(types: Sequence[ColumnType], scales: Sequence[int | None]) -> Conv
 
 @lru_cache(maxsize=256)
 def rows_encoder(shape: RowShape) -> Encode:
-    """Stored rows to DataRow messages."""
-    encode = row_encoder([OIDS[type_] for type_ in shape.types], shape.formats)
+    """Stored rows to messages of a row each."""
+    codes = zip(shape.types, shape.formats, strict=True)
+    column_oids, formats = [_oid(*each) for each in codes], [min(code, 1) for code in shape.formats]
+    encode = row_encoder(column_oids, formats, shape.label)
     convert = converter(shape.types, shape.scales)
 
     def made(rows: Sequence[Any]) -> bytes:
         return b"".join(map(encode, rows if convert is None else convert(rows)))
 
     return _in_c(shape, made) or made
+
+
+def _oid(type_: ColumnType, code: int) -> int:
+    return OIDS[type_] if code <= 1 else Width(code).oid(type_)
 
 
 def _in_c(shape: RowShape, otherwise: Encode) -> Encode | None:
@@ -58,7 +65,7 @@ def _in_c(shape: RowShape, otherwise: Encode) -> Encode | None:
     columns = out_columns(shape.types, shape.scales, shape.formats)
     if any(column.kind == GIVEN for column in columns):
         return None
-    plan = OutPlan(columns=len(columns), null=b"", column=columns)
+    plan = OutPlan(label=shape.label, columns=len(columns), null=b"", column=columns)
 
     def made(rows: Sequence[Any]) -> bytes:
         out = RowBatch()  # of its own: threads share the plan

@@ -13,16 +13,23 @@ from typing import Any
 import apsw
 
 import cairn
-from cairn.model.errors import InvalidParameter
+from cairn.model.errors import InvalidParameter, UndefinedTable
 from cairn.model.members.topology import Grade
 from cairn.model.settings import limits, parameters
+from cairn.model.tables.sequences import numbering
 from cairn.model.types.values import datetime_to_micros
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.raft_runner import RaftRunner
 from cairn.node.statements.asker.numbers import Numbers, current_number
 from cairn.sql.functions import functions
-from cairn.sql.functions.function_list import CURRENT_NUMBER, LATE_FUNCTIONS, NEXT_NUMBER
+from cairn.sql.functions.function_list import (
+    BY_NAME,
+    CURRENT_NUMBER,
+    LATE_FUNCTIONS,
+    NEXT_NUMBER,
+)
 from cairn.sql.functions.numbers import known_by_name
+from cairn.sql.parse.lexer import plain_name
 
 _CHANCE = random.SystemRandom()
 
@@ -51,8 +58,18 @@ class FunctionsHere:
             connection.create_scalar_function(name, known_by_name(name, through(function)), -1)
         take: Any = through(self._numbers.next)
         connection.create_scalar_function(NEXT_NUMBER, take, -1)
-        known: Any = current_number
+        known: Any = self._current
         connection.create_scalar_function(CURRENT_NUMBER, known, 2)
+
+    def _current(self, table: int, name: str | None) -> int | None:
+        if table == BY_NAME:
+            if name is None:
+                return None
+            found = numbering(self._state.catalog, plain_name(name))
+            if found is None:
+                raise UndefinedTable(f'relation "{name}" does not exist')
+            table = found.table.id
+        return current_number(table, name or "")
 
     def _known(self) -> dict[str, Any]:
         known: dict[str, Any] = {

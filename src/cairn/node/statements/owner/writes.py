@@ -17,7 +17,7 @@ from cairn.model import stops
 from cairn.model.errors import CairnError, OutcomeUnknown, QueryCanceled
 from cairn.model.rpc import BlockResponse, WriteRequest, WriteResponse
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.kin_words import ParentNotSeen
+from cairn.model.tables.violations import ParentNotSeen
 from cairn.native.point_inserts import PointInsert
 from cairn.net.spans import ACTIVE, INTERNAL, Span
 from cairn.node.consensus.global_state import GlobalState

@@ -16,12 +16,13 @@ from cairn.model.quoting import identifier
 from cairn.model.tables.schema import Column, fit_of
 from cairn.model.tables.temporary import touches
 from cairn.model.types.decimals import encode_shown, padder
-from cairn.model.types.values import parse_text
 from cairn.native.batches import RowBatch
 from cairn.native.library import library
 from cairn.node.statements.asker.writing import put_by_bucket
 from cairn.node.statements.context import Context
 from cairn.pgwire.copy import CopyParser
+from cairn.pgwire.copy_binary import BinaryParser
+from cairn.pgwire.messages import BINARY_FORMAT, TEXT_FORMAT
 from cairn.pgwire.server.requests import CopyData, CopyDone, CopyFail
 from cairn.server.chunk_size import SMALL_ROWS
 from cairn.server.scan import arrow
@@ -30,9 +31,16 @@ from cairn.server.scan.copied_out import (
     format_of,
     has_header,
     is_arrow,
+    is_binary,
     options_of,
 )
-from cairn.server.scan.copy_rows import Fields, RowMaker, find_bad_line, is_required
+from cairn.server.scan.copy_rows import (
+    Fields,
+    RowMaker,
+    find_bad_line,
+    is_required,
+    value_reader,
+)
 from cairn.server.scan.packed_in import PackedLines, packed_lines
 from cairn.server.session.copy.place import CopyPlace
 from cairn.server.session.states import COPYING, WORKING
@@ -86,7 +94,8 @@ async def copy_in(session: Session, cached: Cached) -> int:
             session.state = COPYING
             if columns is None:
                 columns = place.plan.columns
-                session.pg.copy_in_response(0, len(columns))
+                format_ = BINARY_FORMAT if is_binary(place.plan.options) else TEXT_FORMAT
+                session.pg.copy_in_response(format_, len(columns))
                 session.flush()
             try:
                 whole = copying.run()
@@ -120,12 +129,8 @@ class CopyIn:
     ) -> None:
         self._session, self._place, plan = session, place, place.plan
         assert plan.table is not None
-        self._parser = CopyParser(
-            "text" if is_arrow(plan.options) else format_of(plan.options),
-            ncols=len(plan.columns),
-            header=has_header(plan.options),
-            **options_of(plan.options),
-        )
+        self._format = BINARY_FORMAT if is_binary(plan.options) else TEXT_FORMAT
+        self._parser = _parser(plan)
         self._again = list(sent)  # what an earlier attempt was sent
         self.sent: list[CopyData | CopyDone | CopyFail] = []  # while nothing is stored
         self._sent_bytes = 0
@@ -145,7 +150,8 @@ class CopyIn:
         """What comes from here on is for this table. The parser keeps its half of a line."""
         assert plan.insert is not None and plan.table is not None
         self._plan, self._table = plan, plan.table
-        self._types = plan.insert.param_types
+        columns = filter(None, map(plan.table.column, plan.columns))
+        self._readers = [value_reader(column, self._format) for column in columns]
         self._required = [
             at
             for at, name in enumerate(plan.columns)
@@ -160,15 +166,15 @@ class CopyIn:
         if is_arrow(plan.options):
             self._decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
         elif not plan.table.is_global:
-            self._maker = RowMaker(plan.table, plan.columns, catalog)
+            self._maker = RowMaker(plan.table, plan.columns, catalog, self._format)
         if plan.table.is_global:
             return
         self._sql = insert_text(plan.table)
         if library() is not None and not plan.table.is_temp:
             self._batch = RowBatch()
-            if self._maker is not None and not self._maker.filled:
-                names = plan.columns
-                self._lines = packed_lines(plan.table, names, catalog, self._parser)
+            parser = self._parser
+            if isinstance(parser, CopyParser) and self._maker and not self._maker.filled:
+                self._lines = packed_lines(plan.table, plan.columns, catalog, parser)
 
     async def run(self) -> int:
         """Until the client is done; the number of rows taken."""
@@ -304,7 +310,8 @@ class CopyIn:
             return [self._values(fields) for fields in zip(*read, strict=True)]
         except (CairnError, ValueError, OverflowError):
             first = self._parser.line - len(read[0]) + 1
-            found = find_bad_line(self._table, self._plan.columns, read, first)
+            names = self._plan.columns
+            found = find_bad_line(self._table, names, read, first, self._format)
             if found is None:
                 raise
             raise found from None
@@ -350,12 +357,12 @@ class CopyIn:
         return found
 
     def _values(self, fields: Fields) -> list[Any]:
-        """Text fields to Python values, for global tables."""
+        """Fields to Python values, for global tables."""
         if None in fields and any(fields[at] is None for at in self._required):
             raise ValueError(fields)
         return [
-            None if field is None else parse_text(type_, field)
-            for type_, field in zip(self._types, fields, strict=True)
+            None if field is None else value_of(field)
+            for value_of, field in zip(self._readers, fields, strict=True)
         ]
 
     async def _write(self) -> None:
@@ -438,6 +445,17 @@ def _taken(session: Session) -> list[CopyData | CopyDone | CopyFail]:
         if not isinstance(found[-1], CopyData):
             break  # the end: what comes after it belongs to no COPY
     return found
+
+
+def _parser(plan: plans.CopyPlan) -> CopyParser | BinaryParser:
+    if is_binary(plan.options):
+        return BinaryParser(len(plan.columns))
+    return CopyParser(
+        "text" if is_arrow(plan.options) else format_of(plan.options),
+        ncols=len(plan.columns),
+        header=has_header(plan.options),
+        **options_of(plan.options),
+    )
 
 
 def _type_name(column: Column) -> str:

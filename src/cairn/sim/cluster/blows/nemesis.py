@@ -277,7 +277,21 @@ class Nemesis:
         if await self.set("raft_wal_count_max", most):
             self.note(f"raft_wal_count_max = {most}")
 
-    async def set(self, name: str, value: float) -> bool:
+    async def graph(self) -> None:
+        """Rows come from everybody, or around a ring of members, now and then with a way across."""
+        found = self.replicasets()
+        members = list(found[self.drawn.choice(sorted(found))].members) if found else []
+        if len(members) < 3:
+            return
+        self.drawn.shuffle(members)
+        ways = list(zip(members, members[1:] + members[:1], strict=True))
+        if self.drawn.random() < 0.3:
+            ways.append((members[1], members[0]))
+        text = "" if self.drawn.random() < 0.2 else ",".join(f"{up}>{down}" for up, down in ways)
+        if await self.set("replication_graph", text):
+            self.note(f"rows go {text or 'from all to all'}")
+
+    async def set(self, name: str, value: float | str) -> bool:
         """A setting of the cluster."""
         table = system.PICO_DB_CONFIG.id
 

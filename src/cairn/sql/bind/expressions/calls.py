@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from cairn.model.errors import CairnError, GroupingProblem, SyntaxProblem, Unsupported
-from cairn.model.types.interval_text import MICROS_PER_DAY
+from cairn.model.types.interval_text import MICROS_PER_DAY, unit_of
 from cairn.model.types.intervals import decode_interval
 from cairn.model.types.values import ELEMENTS, ColumnType
 from cairn.sql.bind.expressions.expr import (
@@ -85,7 +85,7 @@ def _call(scope: Scope, node: exp.Anonymous) -> Expr:
     if name == "nextval":
         return next_value(scope.binder, node)
     if name in ("currval", "lastval"):
-        return current_value(scope.binder, node)
+        return current_value(scope.binder, node, lambda arg: bind_expr(scope, arg))
     if name in AGGREGATES:
         return _aggregate(scope, node, None)
     if name in RANKING:
@@ -413,14 +413,22 @@ def _position(scope: Scope, node: exp.StrPosition) -> Expr:
     return scalar(scope.binder, "strpos", args, walk_position(node))
 
 
+_OF_CLOCK = ("hour", "minute", "second", "milliseconds", "microseconds")
+
+
 def _extract(scope: Scope, node: exp.Extract) -> Expr:
     value = bind_expr(scope, node.expression)
-    word = Const(S, name_of(node.this))
+    unit = name_of(node.this)
+    word = Const(S, unit)
     if value.type is V:
         return folded(Call(N, "v_extract", (value, word)))
     if value.type is H:
         return folded(Call(N, "n_extract_clock", (value, word)))
-    return Call(N, "n_extract", (scope.binder.coerce(value, T), word))
+    if value.type is Y and unit_of(unit) in _OF_CLOCK:
+        raise refuse(node, f"{unit} of a date")
+    found = Call(N, "n_extract", (scope.binder.coerce(value, T), word))
+    is_whole = value.type is Y and unit.lower() == "epoch"  # a day has no parts of a second
+    return folded(Call(N, "n_round", (found, Const(I, 0)))) if is_whole else found
 
 
 HANDLERS.update(

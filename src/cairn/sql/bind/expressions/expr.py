@@ -14,9 +14,11 @@ from cairn.model.errors import CairnError, SyntaxProblem, UndefinedColumn, Unsup
 from cairn.model.types.decimals import decode_decimal, encode_decimal
 from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ELEMENTS, INT64_MAX, INT64_MIN, LISTS, ColumnType
+from cairn.model.types.widths import WHOLES, Width, width_of_word
 from cairn.sql.bind.enums import as_text, cast_to, cast_to_list, of_one_enum
 from cairn.sql.bind.expressions.functions import folded, scalar
 from cairn.sql.bind.scope import NOW, Binder, Scope
+from cairn.sql.bind.storing import cast_whole
 from cairn.sql.ir import (
     FALSE,
     NULL,
@@ -251,6 +253,8 @@ def _arithmetic(scope: Scope, node: exp.Binary) -> Expr:
 
 def arithmetic(scope: Scope, symbol: str, word: str, left: Expr, right: Expr) -> Expr:
     if left.type in JSON and word == "sub":
+        if right.type is ColumnType.STRINGS:
+            return Call(json_like(left.type), "j_without_all", (left, right))
         key = right if right.type is I else scope.binder.coerce(right, S)
         return Call(json_like(left.type), "j_without", (left, key))
     wanted = scope.binder.wanted
@@ -392,6 +396,14 @@ def cast_type(node: exp.DataType) -> tuple[ColumnType, list[int]]:
     return plain(type_word(word, walk_position(node))), sizes
 
 
+def _width_named(scope: Scope, node: exp.DataType) -> Width | None:
+    """How wide a whole number is that a cast names."""
+    word = str(getattr(node.this, "name", node.this)).lower()
+    if word == "userdefined":
+        word = name_of(without_schema(node.args.get("kind")))
+    return width_of_word(word, scope.binder.catalog.int_size)
+
+
 def _cast(scope: Scope, node: exp.Cast) -> Expr:
     allow(node, {"this", "to"})
     if (enum := _enum_named(scope, node.to)) is not None:
@@ -405,12 +417,15 @@ def _cast(scope: Scope, node: exp.Cast) -> Expr:
         items = [bind_expr(scope, each) for each in node.this.expressions]
         if not any(each.type in ELEMENTS for each in items):
             given = (scope.binder.coerce(each, ELEMENTS[to], EXPLICIT) for each in items)
-            return folded(Call(to, "a_make", tuple(given)))
+            made = folded(Call(to, "a_make", tuple(given)))
+            return cast_whole(made, _width_named(scope, of)) if of and to in WHOLES else made
     inner = bind_expr(scope, node.this)
     if to is not S and (enum := enum_of(inner)) is not None:
         shown = POSTGRES_NAMES[to]
         raise CairnError(f"cannot cast type {enum.name} to {shown}", sqlstate="42846")
     found = as_text(scope.binder.coerce(inner, to, EXPLICIT))
+    if to in WHOLES:
+        return cast_whole(found, _width_named(scope, of or node.to))
     if sizes and to is N:
         scale = sizes[1] if len(sizes) > 1 else 0
         return Call(N, "n_scaled", (found, Const(I, sizes[0]), Const(I, scale)))

@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 from cairn.model.errors import CairnError, DatatypeMismatch, SyntaxProblem, Unsupported
+from cairn.model.settings.parameters import PRESETS
 from cairn.model.types.values import LISTS, ColumnType
-from cairn.sql.bind.enums import enum_function, of_one_enum, type_name
+from cairn.model.types.widths import Width
+from cairn.sql.bind.enums import enum_function, of_one_enum, told_type
 from cairn.sql.bind.expressions.json_making import to_json
 from cairn.sql.bind.scope import Binder, nearest
 from cairn.sql.functions.function_list import ABSENT, INSTEAD, LATE_FUNCTIONS, PLAIN
 from cairn.sql.ir import Agg, Call, Case, Const, Expr, Order, Param, Type
+from cairn.sql.scales import known_of
 from cairn.sql.typing_rules import (
     ASSIGNMENT,
     JB,
@@ -65,12 +68,7 @@ def scalar(binder: Binder, name: str, args: Sequence[Expr], position: int | None
 
 
 #: What no session can change; the rest is known to the session alone.
-_FIXED = frozenset(
-    (
-        *("server_version", "server_version_num", "server_encoding", "integer_datetimes"),
-        *("standard_conforming_strings", "max_identifier_length", "lc_collate", "lc_ctype"),
-    )
-)
+_FIXED = frozenset((*PRESETS, "standard_conforming_strings"))
 
 
 def _check_setting(name: str, args: Sequence[Expr], position: int | None) -> None:
@@ -119,13 +117,13 @@ def _multi(binder: Binder, name: str, args: Sequence[Expr], position: int | None
         chars = binder.coerce(args[1], S) if len(args) == 2 else Const(S, " ")
         return folded(Call(S, "c_trim", (binder.coerce(args[0], S), chars, Const(S, _TRIMS[name]))))
     if name == "pg_typeof" and len(args) == 1:
-        return Const(S, type_name(args[0]))
+        return Const(S, told_type(args[0]))
     if name.startswith("enum_"):
         return enum_function(name, args, position)
     if name in _PATHS and len(args) > 1 and args[0].type in (None, *JSON):
         keys = tuple(binder.coerce(arg, S) for arg in args[1:])
         data = binder.coerce(args[0], ColumnType.ANY)
-        found = Call(ColumnType.ANY, "c_json_path", (data, *keys))
+        found = Call(ColumnType.ANY, "c_json_deep", (data, *keys))
         return Call(S, "c_json_shown", (found,)) if name.endswith("_text") else found
     if name in ("num_nulls", "num_nonnulls") and args:
         one, none = (
@@ -286,6 +284,8 @@ class Aggregation:
             return make(self._agg(D, "sum", arg))
         if arg.type is N:
             return make(self._agg(N, "n_sum", arg))
+        if isinstance(known_of(arg), Width):
+            return make(self._agg(I, "sum", arg))  # 64 bits are enough, as in PostgreSQL
         if self.distinct:
             return make(self._agg(N, "n_sum", self.binder.coerce(arg, N)))
         high, low = self._halves(make, arg)
@@ -346,6 +346,8 @@ class Aggregation:
         if arg.type is I and not self.distinct:
             return Call(N, "n_avg2", (*self._halves(make, arg), count))
         total = self._sum(make, arg)
+        if total.type is I:
+            total = self.binder.coerce(total, N)
         return Call(total.type, "d_avg" if total.type is D else "n_avg", (total, count))
 
     def _concat(self, make: Maker, position: int | None) -> Expr:

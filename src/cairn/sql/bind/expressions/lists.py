@@ -30,6 +30,7 @@ _KINDS = (("json", ColumnType.ANY), ("jsonb", ColumnType.JSONB))
 _LISTED: dict[str, tuple[str, ColumnType]] = {
     "string_to_table": ("string_to_array", S),
     "regexp_split_to_table": ("regexp_split_to_array", S),
+    "regexp_matches": ("a_regexp_matches", ColumnType.STRINGS),
     **{f"{kind}_array_elements": ("a_json_items", type_) for kind, type_ in _KINDS},
     **{f"{kind}_array_elements_text": ("a_json_texts", S) for kind in ("json", "jsonb")},
     **{f"{kind}_object_keys": ("a_json_keys", S) for kind in ("json", "jsonb")},
@@ -114,10 +115,12 @@ def list_function(binder: Binder, name: str, args: Sequence[Expr], position: int
         return join_lists(binder, args[0], last)
     if name == "array_cat" and len(args) == 2:
         return join_lists(binder, *args)
-    if name in ("array_remove", "array_position") and len(args) == 2:
+    if name == "array_position" and len(args) in (2, 3):
         value = binder.coerce(args[1], ELEMENTS[known])
-        if name == "array_position":
-            return folded(Call(I, "a_place", (args[0], value)))
+        start = (binder.coerce(each, I) for each in args[2:])
+        return folded(Call(I, "a_place", (args[0], value, *start)))
+    if name == "array_remove" and len(args) == 2:
+        value = binder.coerce(args[1], ELEMENTS[known])
         return folded(Call(known, "a_without", (args[0], value)))
     if name in ("array_length", "array_upper") and len(args) == 2:
         return folded(Call(I, "a_length", (args[0], binder.coerce(args[1], I))))
@@ -157,6 +160,9 @@ def _listed(binder: Binder, name: str, args: list[Expr], position: int | None) -
     if type_ is S and not function.startswith("a_"):
         list_ = scalar(binder, function, args, position)
         return Unnest(((list_,),), (name,), (S,))
+    if name == "regexp_matches" and len(args) in (2, 3):
+        texts = tuple(binder.coerce(arg, S) for arg in args)
+        return Unnest(((folded(Call(ColumnType.STRINGS, function, texts)),),), (name,), (type_,))
     if name == "jsonb_path_query" and 2 <= len(args) <= 4 and args[0].type in (None, *JSON):
         wanted = (ColumnType.ANY, S, ColumnType.ANY, B)
         given = tuple(binder.coerce(arg, type_) for arg, type_ in zip(args, wanted, strict=False))

@@ -86,7 +86,7 @@ def _deep_arrow(scope: Scope, node: exp.Binary) -> Expr:
     if inner.type not in JSON:
         raise no_operator("#>", inner.type, None, position=walk_position(node))
     path = scope.binder.coerce(bind_expr(scope, node.expression), ColumnType.STRINGS)
-    found = Call(json_like(inner.type), "c_json_deep", (inner, path))
+    found = Call(json_like(inner.type), "c_json_under", (inner, path))
     return found if isinstance(node, exp.JSONBExtract) else Call(S, "c_json_shown", (found,))
 
 

@@ -29,8 +29,11 @@ from cairn.sql.scales import enum_of, known
 from cairn.sql.typing_rules import (
     INCOMPARABLE,
     RANK,
+    TIMES,
     B,
+    H,
     S,
+    V,
     cast,
     common_type,
     no_operator,
@@ -113,19 +116,10 @@ def _quantified(scope: Scope, name: str, node: exp.Binary) -> Expr:
     elif not is_in and isinstance(query, exp.Query):
         return compared_with_all(scope, node, query, is_any=is_any)
     elif not is_in:
-        if any(True for _ in query.find_all(exp.Column)):
-            raise Unsupported(
-                f"{name} {type(node.right).__name__.upper()} of an array in a column is not "
-                "supported",
-                hint="compare with the elements one by one, or with a sub-query",
-                position=walk_position(node),
-            )
-        listed = exp.Table(
-            this=exp.Anonymous(this="unnest", expressions=[query.copy()]),
-            alias=exp.TableAlias(this=exp.to_identifier("q"), columns=[exp.to_identifier("c")]),
-        )
-        elements = exp.select("c").from_(listed)
-        return compared_with_all(scope, node, elements, is_any=is_any)
+        left, right = bind_expr(scope, node.left), bind_expr(scope, query)
+        value, items = _beside_list(scope, left, right, node, name)
+        word, sign = Const(S, str(items.type and items.type.value)), Const(S, name)
+        return Call(B, "b_list_compared", (value, items, word, sign, Const(B, is_any)))
     elif isinstance(query, exp.Query):
         found = _in_query(scope, [node.left], query)
     else:
@@ -134,6 +128,12 @@ def _quantified(scope: Scope, name: str, node: exp.Binary) -> Expr:
 
 
 def _in_list(scope: Scope, value: Expr, items: Expr, node: exp.Expr) -> Expr:
+    return Call(B, "any_of", _beside_list(scope, value, items, node, "="))
+
+
+def _beside_list(
+    scope: Scope, value: Expr, items: Expr, node: exp.Expr, name: str
+) -> tuple[Expr, Expr]:
     """`value = ANY(items)`; an array without a type, as drivers send it, takes the value's."""
     if items.type is None:
         items = scope.binder.coerce(items, LISTS.get(value.type or S, ColumnType.STRINGS))
@@ -147,9 +147,19 @@ def _in_list(scope: Scope, value: Expr, items: Expr, node: exp.Expr) -> Expr:
     try:
         type_ = common_type((value.type, of), "ANY") or S
     except CairnError:
-        raise no_operator("=", value.type, of, position=walk_position(node)) from None
+        raise no_operator(name, value.type, of, position=walk_position(node)) from None
+    if type_ not in LISTS or (type_ in INCOMPARABLE and name != "="):
+        raise no_operator(name, value.type, of, position=walk_position(node))
     coerce = scope.binder.coerce
-    return Call(B, "any_of", (coerce(value, type_), coerce(items, LISTS[type_])))
+    return coerce(value, type_), coerce(items, LISTS[type_])
+
+
+def _all_null(scope: Scope, parts: list[exp.Expr], node: exp.Is) -> Expr:
+    """A row is NULL when all of it is, and NOT NULL when nothing of it is."""
+    bound = (bind_expr(scope, each) for each in parts)
+    known = (each if each.type else scope.binder.coerce(each, S) for each in bound)
+    nulls = tuple(Call(B, "is_null", (each,)) for each in known)
+    return Call(B, "or" if node.args.get("negate") else "and", nulls)  # NOT comes around it
 
 
 def _is(scope: Scope, node: exp.Is) -> Expr:
@@ -157,8 +167,8 @@ def _is(scope: Scope, node: exp.Is) -> Expr:
     found: Expr
     if isinstance(what, exp.Null):
         parts = row_parts(inner)
-        if parts is not None:
-            raise refuse(node, "IS NULL of a row")
+        if parts:
+            return _all_null(scope, parts, node)
         expr = bind_expr(scope, inner)
         if expr.type is None:
             expr = scope.binder.coerce(expr, S)
@@ -176,6 +186,12 @@ def _is(scope: Scope, node: exp.Is) -> Expr:
 
 
 def _distinct_from(scope: Scope, node: exp.Binary) -> Expr:
+    left, right = row_parts(node.left), row_parts(node.right)
+    if left is not None and right is not None and len(left) == len(right) > 0:
+        pairs = zip(left, right, strict=True)
+        kind, word = type(node), "and" if isinstance(node, exp.NullSafeEQ) else "or"
+        parts = [bind_expr(scope, kind(this=a, expression=b)) for a, b in pairs]
+        return Call(B, word, tuple(parts))
     call = compare(scope, "=", bind_expr(scope, node.left), bind_expr(scope, node.right))
     name = "is" if isinstance(node, exp.NullSafeEQ) else "is_not"
     return Call(B, name, typed(Call, call).args)
@@ -276,16 +292,39 @@ def _like(scope: Scope, node: exp.Expr) -> Expr:
 
 
 def _like_each(scope: Scope, node: exp.Expr) -> Expr:
-    """`LIKE ANY (ARRAY[…])`."""
-    query = node.expression.this
+    """`LIKE ANY (ARRAY[…])`, or of any list of texts."""
+    query, is_any = node.expression.this, isinstance(node.expression, exp.Any)
+    # `x NOT LIKE ANY (…)` is true if it is unlike one of them; NOT comes around what is told here.
+    is_any = is_any != bool(node.args.get("negate"))
     while isinstance(query, exp.Paren):
         query = query.this
-    if not isinstance(query, exp.Array) or not query.expressions:
-        raise refuse(node, "LIKE ANY of anything but ARRAY[…]")
-    word = "or" if isinstance(node.expression, exp.Any) else "and"
-    kind = type(node)
-    parts = [bind_expr(scope, kind(this=node.this, expression=e)) for e in query.expressions]
-    return Call(B, word, tuple(parts))
+    if isinstance(query, exp.Array) and query.expressions:
+        kind = type(node)
+        parts = [bind_expr(scope, kind(this=node.this, expression=e)) for e in query.expressions]
+        return Call(B, "or" if is_any else "and", tuple(parts))
+    if isinstance(query, exp.Query) or isinstance(node, exp.SimilarTo):
+        raise refuse(node, "LIKE ANY of anything but a list")
+    value = scope.binder.coerce(bind_expr(scope, node.this), S)
+    patterns = scope.binder.coerce(bind_expr(scope, query), ColumnType.STRINGS)
+    ignores_case = Const(B, isinstance(node, exp.ILike))
+    return Call(B, "b_like_each", (value, patterns, ignores_case, Const(B, is_any)))
+
+
+def _overlaps(scope: Scope, node: exp.Overlaps) -> Expr:
+    """`(start, end) OVERLAPS (start, length)`"""
+    rows = [row_parts(side) or [] for side in (node.left, node.right)]
+    if any(len(each) != 2 for each in rows):
+        raise SyntaxProblem("wrong number of parameters on a side of OVERLAPS expression")
+    bound = []
+    for start, end in rows:
+        last = bind_expr(scope, end)
+        if last.type is V:
+            last = bind_expr(scope, exp.Add(this=start.copy(), expression=end.copy()))
+        bound += [bind_expr(scope, start), last]
+    type_ = common_type([each.type for each in bound], "OVERLAPS")
+    if type_ not in (*TIMES, H):
+        raise no_operator("overlaps", *(each.type for each in bound), position=walk_position(node))
+    return Call(B, "b_overlaps", tuple(scope.binder.coerce(each, type_) for each in bound))
 
 
 HANDLERS.update(
@@ -299,6 +338,7 @@ HANDLERS.update(
         exp.Like: _like,
         exp.ILike: _like,
         exp.SimilarTo: _like,
+        exp.Overlaps: _overlaps,
         exp.Escape: _like,
     }
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from cairn.model.errors import UndefinedTable, Unsupported
 from cairn.model.tables.sequences import Numbering, numbering
 from cairn.model.types.values import ColumnType
 from cairn.sql.bind.scope import Binder
-from cairn.sql.functions.function_list import CURRENT_NUMBER, NEXT_NUMBER
+from cairn.sql.functions.function_list import BY_NAME, CURRENT_NUMBER, NEXT_NUMBER
 from cairn.sql.ir import Call, Const, Expr
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.lexer import plain_name
@@ -23,14 +25,18 @@ def next_value(binder: Binder, node: exp.Anonymous) -> Expr:
     return Call(_INT, NEXT_NUMBER, tuple(Const(_INT, each) for each in given))
 
 
-def current_value(binder: Binder, node: exp.Anonymous) -> Expr:
+def current_value(binder: Binder, node: exp.Anonymous, bind: Callable[[exp.Expr], Expr]) -> Expr:
     """`currval('s')`, and `lastval()` of whichever sequence was asked last. Who may not take its
-    numbers has none to be told again."""
+    numbers has none to be told again, so the name may be a parameter, too."""
     if str(node.this).lower() == "lastval" and not node.expressions:
         return Call(_INT, CURRENT_NUMBER, (Const(_INT, 0), Const(ColumnType.STRING, "")))
+    given = _inner(node.expressions[0]) if len(node.expressions) == 1 else None
+    if isinstance(given, exp.Parameter):
+        text = binder.coerce(bind(given), ColumnType.STRING)
+        return Call(_INT, CURRENT_NUMBER, (Const(_INT, BY_NAME), text))
     found, name = _numbering(binder, node, "currval")
-    given = (Const(_INT, found.table.id), Const(ColumnType.STRING, name))
-    return Call(_INT, CURRENT_NUMBER, given)
+    of = (Const(_INT, found.table.id), Const(ColumnType.STRING, name))
+    return Call(_INT, CURRENT_NUMBER, of)
 
 
 def _numbering(binder: Binder, node: exp.Anonymous, word: str) -> tuple[Numbering, str]:
@@ -52,12 +58,17 @@ def _numbering(binder: Binder, node: exp.Anonymous, word: str) -> tuple[Numberin
 def _name(node: exp.Anonymous) -> str | None:
     if len(node.expressions) != 1:
         return None
-    given = node.expressions[0]
-    while isinstance(given, exp.Cast | exp.Paren):  # 's'::regclass
-        given = given.this
+    given = _inner(node.expressions[0])
     if isinstance(given, exp.Literal) and given.is_string:
         return plain_name(given.this)
     if isinstance(given, exp.Anonymous) and str(given.this).lower() == "pg_get_serial_sequence":
         parts = [each.this for each in given.expressions if isinstance(each, exp.Literal)]
         return f"{plain_name(parts[0])}_{parts[1]}_seq" if len(parts) == 2 else None
     return None
+
+
+def _inner(given: exp.Expr) -> exp.Expr:
+    """`'s'::regclass`"""
+    while isinstance(given, exp.Cast | exp.Paren):
+        given = given.this
+    return given

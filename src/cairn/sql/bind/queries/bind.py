@@ -178,11 +178,14 @@ def _note_locks(scope: Scope, tree: exp.Select) -> None:
     """FOR UPDATE and its like: a block compares what it has read when it ends."""
     for lock in tree.args.get("locks") or ():
         if lock.args.get("wait") is False:
-            raise Unsupported(
-                "SKIP LOCKED is not supported: nothing is locked here",
-                hint="leave it out; whoever comes second is answered 40001 at COMMIT",
-                position=walk_position(lock),
-            )
+            if not scope.binder.may_skip:
+                raise Unsupported(
+                    "SKIP LOCKED is not supported: nothing is locked here",
+                    hint="take rows by an UPDATE or DELETE with this SELECT in it; or leave it out:"
+                    " whoever comes second is answered 40001 at COMMIT",
+                    position=walk_position(lock),
+                )
+            scope.binder.skips = lock
         scope.binder.locks = True
 
 

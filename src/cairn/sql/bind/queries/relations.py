@@ -16,6 +16,7 @@ from cairn.model.tables.schema import Table
 from cairn.sql.bind.expressions.expr import bind_boolean, compare
 from cairn.sql.bind.expressions.lists import rows_of
 from cairn.sql.bind.queries.lateral import bind_lateral
+from cairn.sql.bind.queries.records import RECORDS, records
 from cairn.sql.bind.queries.recursive import (
     bind_itself,
     bind_recursion,
@@ -129,6 +130,11 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
         name = str(node.this.this).lower()
         if name in SCALARS:
             return _value(scope, name, node)
+        if name in RECORDS:
+            shown = name_of(alias.this) if (alias := node.args.get("alias")) is not None else name
+            return _derived(
+                scope, Scope(scope.binder, scope.parent).query(records(node)), shown, []
+            )
         return _function(scope, name, list(node.this.expressions), node)
     if node.args.get("ordinality"):
         raise refuse(node, "WITH ORDINALITY after a table")

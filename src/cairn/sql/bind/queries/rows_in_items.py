@@ -25,7 +25,7 @@ def rows_into_from(tree: exp.Select) -> None:
     rows = exp.Table(this=call.copy(), alias=alias)
     items = [
         each if isinstance(each, (exp.Alias, exp.Star)) or call.find_ancestor(type(each)) is None
-        else exp.alias_(each, column_name(each), quoted=True)
+        else exp.alias_(each, column_name(each), quoted=True, copy=False)
         for each in tree.expressions
     ]  # fmt: skip
     tree.set("expressions", items)

@@ -45,7 +45,7 @@ _ORDERED = frozenset(
 _HARMLESS = frozenset(
     {
         *("=", "<>", "<", "<=", ">", ">=", "and", "or", "not", "in", "is", "is_not"),
-        *("is_null", "is_true", "is_false", "same"),
+        *("is_null", "is_true", "is_false", "same", "i_wide"),
     }
 )
 _MIRRORED = {">": "<", ">=": "<=", "<": ">", "<=": ">=", "=": "="}

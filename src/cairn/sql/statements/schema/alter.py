@@ -229,7 +229,7 @@ def _check_free(table: Table, name: str) -> None:
 
 
 def _add(cursor: Cursor, known: Catalog) -> tuple[int, Step]:
-    definition = Definition(types=known.types)
+    definition = Definition(types=known.types, int_size=known.int_size)
     if read_check(cursor, definition):
         return 3, _add_checks(definition)
     if reference := read_foreign_key(cursor):
@@ -351,7 +351,7 @@ def _alter_column(cursor: Cursor, known: Catalog) -> tuple[int, Step]:
     if cursor.accept("drop", "not", "null"):
         return 0, _of_column(name, lambda _, table, column: _with_nulls(table, column))
     if cursor.accept("type") or cursor.accept("set", "data", "type"):
-        return 1, _of_column(name, read_new_type(cursor, name, known.types))
+        return 1, _of_column(name, read_new_type(cursor, name, known))
     raise Unsupported("unsupported DDL: `ALTER COLUMN` knows TYPE, DEFAULT and NOT NULL")
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
 from cairn.model.errors import InvalidTableDefinition, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Column, Table
-from cairn.model.types.enums import EnumType
 from cairn.model.types.values import ELEMENTS, ColumnType
+from cairn.model.types.widths import WHOLES, shown_whole, width_of
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.enums import read_enum
 from cairn.sql.statements.schema.restating import checked_default
@@ -22,17 +22,17 @@ Type = tuple[ColumnType, tuple[int, ...]]
 
 
 def read_new_type(
-    cursor: Cursor, name: str, types: Mapping[str, EnumType]
+    cursor: Cursor, name: str, known: Catalog
 ) -> Callable[[Catalog, Table, Column], Column]:
     """`type [USING column[::type]]`"""
-    if (enum := read_enum(cursor, types)) is not None:
+    if (enum := read_enum(cursor, known.types)) is not None:
         raise Unsupported(
             f'column "{name}" cannot become {enum.name}: its values would have to be checked',
             hint=_HINT,
         )
-    wanted = read_type(cursor)
+    wanted = read_type(cursor, known.int_size)
     if cursor.accept("using"):
-        _read_using(cursor, name, wanted)
+        _read_using(cursor, name, wanted, known.int_size)
 
     def change(catalog: Catalog, table: Table, column: Column) -> Column:
         if wanted == (column.type, column.sizes) and column.enum is None:
@@ -54,14 +54,14 @@ def read_new_type(
     return change
 
 
-def _read_using(cursor: Cursor, name: str, wanted: Type) -> None:
+def _read_using(cursor: Cursor, name: str, wanted: Type, int_size: int) -> None:
     """The column itself, as it is or cast to the new type; all else would compute new values."""
     brackets = 0
     while cursor.accept_op("("):
         brackets += 1
     is_itself = cursor.name() == name
     while cursor.accept_op("::"):
-        is_itself = read_type(cursor) == wanted and is_itself
+        is_itself = read_type(cursor, int_size) == wanted and is_itself
     while brackets and cursor.accept_op(")"):
         brackets -= 1
     is_itself = is_itself and not brackets
@@ -89,6 +89,8 @@ def _takes_all(wanted: Type, column: Column) -> bool:
 
 
 def shown(type_: Type) -> str:
+    if type_[0] in WHOLES:
+        return shown_whole(type_[0], width_of(*type_))
     words = {ColumnType.STRING: "character varying" if type_[1] else "text"}
     name = words.get(type_[0], POSTGRES_NAMES[type_[0]])
     return f"{name}({','.join(map(str, type_[1]))})" if type_[1] else name

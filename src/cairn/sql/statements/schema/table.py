@@ -33,6 +33,7 @@ from cairn.model.tables.temporary import only_temps
 from cairn.model.types.enums import EnumType
 from cairn.model.types.sizes import checked_sizes
 from cairn.model.types.values import LISTS, ColumnType
+from cairn.model.types.widths import WHOLES, width_of_word
 from cairn.sql.plans import Right
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.statements.schema.common import (
@@ -70,6 +71,7 @@ class Definition:
     is_temp: bool = False
     tier: str | None = None
     types: Mapping[str, EnumType] = field(default_factory=dict)  # that people made
+    int_size: int = 8  # bytes of INT and INTEGER
     checks: list[tuple[str, str]] = field(default_factory=list)  # name, or "", and text
     references: list[Reference] = field(default_factory=list)
     uniques: list[tuple[str, list[str]]] = field(default_factory=list)  # name, or "", and columns
@@ -86,8 +88,8 @@ _CLAUSES = (
 )
 
 
-def read_type(cursor: Cursor) -> tuple[ColumnType, tuple[int, ...]]:
-    """A type and the numbers in its parentheses."""
+def read_type(cursor: Cursor, int_size: int = 8) -> tuple[ColumnType, tuple[int, ...]]:
+    """A type and its sizes: the numbers in its parentheses, or how wide a whole number is."""
     token = cursor.take()
     word = token.value
     if word == "double":
@@ -108,8 +110,10 @@ def read_type(cursor: Cursor) -> tuple[ColumnType, tuple[int, ...]]:
         sizes = (1,)
     if _is_array(cursor):
         found = LISTS.get(plain(found), ColumnType.ARRAY)
-    if sizes and word in ("text", "string", "name"):
+    if sizes and (word in ("text", "string", "name") or found in WHOLES):
         raise InvalidText(f"type modifier is not allowed for type {word}", sqlstate="42601")
+    if (width := width_of_word(word, int_size)) is not None:
+        return found, (width.value,)
     if sizes:
         return found, checked_sizes(found, sizes)
     if found is ColumnType.ANY:
@@ -144,10 +148,12 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
     enum = read_enum(cursor, definition.types)
     if enum is not None:
         type_ = ColumnType.STRING
-    elif cursor.accept_one(*_SERIALS):
+    elif word := cursor.accept_one(*_SERIALS):
         nullable, identity = False, Identity()
+        width = width_of_word(word, definition.int_size)
+        sizes = () if width is None else (width.value,)
     else:
-        type_, sizes = read_type(cursor)
+        type_, sizes = read_type(cursor, definition.int_size)
     default: str | None = None
     named = ""  # what CONSTRAINT calls the clause that follows
     while True:
@@ -255,7 +261,10 @@ def create_table(
         raise InvalidTableDefinition("cannot create temporary relation in non-temporary schema")
     check_own_name(name, catalog)
     catalog = catalog if is_temp else catalog.public
-    definition, tail = Definition(types=catalog.types, is_temp=is_temp), Tail()
+    definition, tail = (
+        Definition(types=catalog.types, is_temp=is_temp, int_size=catalog.int_size),
+        Tail(),
+    )
     if is_temp:
         tail.temp = "preserve"
     patterns = _read_body(cursor, catalog, name, definition)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from cairn.model.errors import SyntaxProblem, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.types.values import ColumnType
+from cairn.model.types.widths import WHOLES
 from cairn.sql.parse.lexer import Token
 from cairn.sql.plans import DdlPlan, OutColumn, Prepared
 from cairn.sql.statements.cursor import Cursor
@@ -143,4 +144,8 @@ def _type_word(column: OutColumn) -> str:
         return identifier(column.enum.name)
     if column.type is ColumnType.ANY:
         return ColumnType.MAP.value  # JSON of any kind
+    if column.type in WHOLES:
+        # Not `integer`: how wide that is depends on a setting.
+        word = "int8" if column.narrow is None else f"int{column.narrow.value}"
+        return word if column.type is ColumnType.INTEGER else f"{word}[]"
     return column.type.value

@@ -10,14 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from cairn.model.errors import CairnError
 from cairn.model.log.records import Packed, Vclock
+from cairn.replication.applier import NoRoom
 from cairn.storage.data_db.long.part_file import PartFile
+
+KEPT_SHARE = 0.01  # of the disk: what others may not use is for rows, and these will be rows
 
 
 class _Statement:
     def __init__(self, first: Packed, directory: Path) -> None:
         self.epoch, self.before = first.epoch, first.lsn - 1
-        self.file = PartFile(directory)
+        self.file = PartFile(directory, kept=KEPT_SHARE)
 
 
 class Arriving:
@@ -60,7 +64,10 @@ class Arriving:
         if not self.goes_on(record):
             self.forget(record.origin)
             self._begun[record.origin] = _Statement(record, self._directory)
-        self._begun[record.origin].file.add(record.body)
+        try:
+            self._begun[record.origin].file.add(record.body)
+        except CairnError as problem:
+            raise NoRoom(record, problem) from None
         self._told()
 
     def take(self, origin: str) -> Iterator[Packed]:

@@ -17,8 +17,11 @@ from cairn.storage.data_db.long.part_file import PartFile, too_much
 
 PART_BYTES, CHANGES_BYTES = limits.PART_BYTES, limits.CHANGES_BYTES
 HELD_BYTES = limits.HELD_CHANGES_BYTES
-FIRST_LOOK = 100  # changes before their size is asked for
+LOOK_EVERY = 100  # changes: so many may be in memory before somebody asks how long they are
 _SAMPLE = 8
+#: A part is made of rows whose length was guessed; one that is longer is halved. It has to fit into
+#: a record.
+PART_MOST = limits.RECORD_BYTES // 2
 
 
 class _Left(NamedTuple):
@@ -36,18 +39,23 @@ class Gathering:
     def __init__(self, directory: Path, is_tied: Callable[[int], bool]) -> None:
         self.changes: list[RowChange] = []
         self.enforced = 0  # of `changes`: those that foreign keys have been asked about
-        self.look_at = FIRST_LOOK  # so many changes, and somebody has to look how long they are
+        self.look_at = LOOK_EVERY  # so many changes, and somebody has to look how long they are
+        self._size, self._are_tied = 0.0, False  # of those that were looked at
         self._file, self._is_tied = PartFile(directory, CHANGES_BYTES), is_tied
         self._left: list[_Left] = []
         self._mark = 0
 
     def clear(self) -> None:
-        self.changes.clear()
-        self.enforced = 0
-        if self.look_at != FIRST_LOOK or self._left:
-            self.look_at, self._mark = FIRST_LOOK, 0
+        self._begin_part()
+        self._mark = 0
+        self._left.clear()
+        if len(self._file):
             self._file.clear()
-            self._left.clear()
+
+    def _begin_part(self) -> None:
+        self.changes.clear()
+        self.enforced, self.look_at = 0, LOOK_EVERY
+        self._size, self._are_tied = 0.0, False
 
     @property
     def is_long(self) -> bool:
@@ -80,17 +88,15 @@ class Gathering:
 
     def look(self) -> None:
         """Whether there is enough for a part; asked when `look_at` is reached."""
-        count = len(self.changes)
-        sample = self.changes[-_SAMPLE:]
-        each = len(pack_changes(sample)) / len(sample)
-        if any(self._is_tied(change.table) for change in self.changes):
-            if each * count > HELD_BYTES:
-                raise too_much(HELD_BYTES, " in tables with foreign keys")
-            self.look_at = 2 * count
-        elif each * count < PART_BYTES:
-            self.look_at = min(2 * count, int(PART_BYTES / each) + 1)
-        else:
+        count, new = len(self.changes), self.changes[self.look_at - LOOK_EVERY :]
+        self.look_at = count + LOOK_EVERY
+        sample = new[:: max(1, len(new) // _SAMPLE)]
+        self._size += len(pack_changes(sample)) * len(new) / len(sample)
+        self._are_tied = self._are_tied or any(self._is_tied(change.table) for change in new)
+        if not self._are_tied and self._size >= PART_BYTES:
             self._leave()
+        elif self._size > HELD_BYTES:
+            raise too_much(HELD_BYTES, " in tables with foreign keys")
 
     def _leave(self) -> None:
         """To the file, not across the beginning of a statement of a block."""
@@ -99,10 +105,17 @@ class Gathering:
             if changes:
                 inserts, deletes = _count(changes, RowOp.INSERT), _count(changes, RowOp.DELETE)
                 left = _Left(self._gone, len(changes), inserts, deletes)
-                self._file.add(pack_changes(changes))
+                self._add(changes)
                 self._left.append(left)
-        self.changes.clear()
-        self.enforced = 0
+        self._begin_part()
+
+    def _add(self, changes: list[RowChange]) -> None:
+        data = pack_changes(changes)
+        if len(data) > PART_MOST and (half := len(changes) // 2):
+            self._add(changes[:half])
+            self._add(changes[half:])
+        else:
+            self._file.add(data)
 
     def parts(self) -> Iterator[bytes]:
         """At the end of a statement: all that was packed, oldest first."""
@@ -113,7 +126,7 @@ class Gathering:
         about, and too long for one record."""
         step = max(1, len(self.changes) * PART_BYTES // size)
         for at in range(0, len(self.changes), step):
-            self._file.add(pack_changes(self.changes[at : at + step]))
+            self._add(self.changes[at : at + step])
         self.changes.clear()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from cairn.model.errors import LimitExceeded
-from cairn.storage.files.spill import PREFIX, Room, no_room
+from cairn.storage.files.spill import KEPT_SHARE, PREFIX, Room, no_room
 
 
 def too_much(most: int, why: str = "") -> LimitExceeded:
@@ -24,10 +24,11 @@ def too_much(most: int, why: str = "") -> LimitExceeded:
 
 
 class PartFile:
-    """Belongs to the writer's thread. `most`: bytes; 0: what a master took is taken."""
+    """Belongs to the writer's thread. `most`: bytes; 0: what a master took is taken. `kept`: the
+    share of the disk that is left to rows and logs."""
 
-    def __init__(self, directory: Path, most: int = 0) -> None:
-        self._directory, self._room, self._most = directory, Room(directory), most
+    def __init__(self, directory: Path, most: int = 0, kept: float = KEPT_SHARE) -> None:
+        self._directory, self._room, self._most = directory, Room(directory, kept), most
         self._file: IO[bytes] | None = None
         self._sizes: list[int] = []
         self._bytes = 0

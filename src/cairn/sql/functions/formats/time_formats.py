@@ -28,6 +28,10 @@ def _noon(before: str, after: str) -> Make:
     return lambda time: before if time.hour < 12 else after
 
 
+def _fraction(digits: int) -> Make:
+    return _number(digits, lambda time: time.microsecond // 10 ** (6 - digits))
+
+
 def _hour12(time: datetime) -> int:
     return time.hour % 12 or 12
 
@@ -37,7 +41,12 @@ _FIELDS: dict[str, Make] = {
     "YYY": _number(3, lambda t: t.year % 1000),
     "YY": _number(2, lambda t: t.year % 100),
     "Y": _number(1, lambda t: t.year % 10),
+    "Y,YYY": lambda t: f"{t.year // 1000},{t.year % 1000:03d}",
     "IYYY": _number(4, lambda t: t.isocalendar().year),
+    "IYY": _number(3, lambda t: t.isocalendar().year % 1000),
+    "IY": _number(2, lambda t: t.isocalendar().year % 100),
+    "I": _number(1, lambda t: t.isocalendar().year % 10),
+    "IDDD": _number(3, lambda t: t.isocalendar().week * 7 + t.isoweekday() - 7),
     "IW": _number(2, lambda t: t.isocalendar().week),
     "ID": _number(1, lambda t: t.isoweekday()),
     "CC": _number(2, lambda t: (t.year + 99) // 100),
@@ -58,10 +67,12 @@ _FIELDS: dict[str, Make] = {
     "SS": _number(2, lambda t: t.second),
     "MS": _number(3, lambda t: t.microsecond // 1000),
     "US": _number(6, lambda t: t.microsecond),
+    **{f"FF{digits}": _fraction(digits) for digits in range(1, 7)},
     "OF": lambda t: "+00",
     "TZH": lambda t: "+00",
     "TZM": lambda t: "00",
 }
+_ROMAN = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII")
 #: Their case is that of the result.
 _CASED: dict[str, Make] = {
     "MONTH": _name("%B", str.upper, 9),
@@ -80,6 +91,12 @@ _CASED: dict[str, Make] = {
     **dict.fromkeys(("am", "pm"), _noon("am", "pm")),
     **dict.fromkeys(("A.M.", "P.M."), _noon("A.M.", "P.M.")),
     **dict.fromkeys(("a.m.", "p.m."), _noon("a.m.", "p.m.")),
+    **dict.fromkeys(("BC", "AD"), lambda t: "AD"),
+    **dict.fromkeys(("bc", "ad"), lambda t: "ad"),
+    **dict.fromkeys(("B.C.", "A.D."), lambda t: "A.D."),
+    **dict.fromkeys(("b.c.", "a.d."), lambda t: "a.d."),
+    "RM": lambda t: _ROMAN[t.month - 1].ljust(4),
+    "rm": lambda t: _ROMAN[t.month - 1].lower().ljust(4),
     "TZ": lambda t: "UTC",
     "tz": lambda t: "utc",
 }

@@ -22,7 +22,7 @@ from cairn.pgwire.server.requests import (
 )
 from cairn.pgwire.server.startup import StartupParams
 from cairn.server.feed import asked_version
-from cairn.server.session.login import Login, read_flag
+from cairn.server.session.entering.login import Login, read_flag
 from cairn.server.session.settings import check_known
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""How a client comes in: TLS, who it is, what it wants to be told."""
