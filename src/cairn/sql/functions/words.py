@@ -14,6 +14,7 @@ from cairn.model.errors import InvalidParameter, LimitExceeded
 from cairn.model.quoting import identifier
 from cairn.model.types.enums import checker, ranks
 from cairn.sql.functions.numbers import strict
+from cairn.sql.functions.texts import check_length
 
 _WORD, _BORDER = re.compile(r"[^\W_]+"), re.compile(r"[\W_]")
 PIECE = 65_536  # characters
