@@ -15,7 +15,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from typing import Any
 
-from cairn.model.errors import CardinalityViolation, InvalidText, OutOfRange
+from cairn.model.errors import CairnError, CardinalityViolation, InvalidText, OutOfRange
+from cairn.model.settings import limits
 from cairn.model.types.byte_text import bytes_text
 from cairn.model.types.decimals import decode_decimal
 from cairn.model.types.interval_text import MICROS_PER_DAY, parse_interval
@@ -359,7 +360,9 @@ ALSO_IN_C = frozenset(
 _STRICT = strict(len).__code__  # all that `strict` makes have it in common
 
 
-def _guarded(name: str, function: Callable[..., Any], apart: Apart) -> Callable[..., Any]:
+def _guarded(
+    name: str, function: Callable[..., Any], apart: Apart, held: Callable[[], int]
+) -> Callable[..., Any]:
     """With `strict` or `total` in the same call: one more for every row would be felt."""
     is_strict = getattr(function, "__code__", None) is _STRICT
     inner: Callable[..., Any] = function.__wrapped__  # type: ignore[attr-defined]
@@ -370,20 +373,32 @@ def _guarded(name: str, function: Callable[..., Any], apart: Apart) -> Callable[
         for arg in args:
             if arg.__class__ is str and len(arg) > GIANT:
                 texts.check_arguments(args)
-                return apart(name, function, args)
+                return checked(apart(name, function, args))
         try:
-            return inner(*args)
+            return checked(inner(*args))
         except Exception as problem:
             raise of_value(problem, name) from None
+
+    def checked(found: Any) -> Any:
+        if found.__class__ is str and len(found) > GIANT and held() > limits.TEXTS_BYTES:
+            raise CairnError(
+                "out of memory: long texts",
+                sqlstate="53200",
+                hint="make fewer or shorter ones, or try again when other statements have ended",
+            )
+        return found
 
     return call
 
 
-def register(connection: Any, apart: Apart | None = None) -> None:
-    """Make all functions known to an apsw connection. `apart`: where calls on giants are made."""
+def register(
+    connection: Any, apart: Apart | None = None, held: Callable[[], int] = lambda: 0
+) -> None:
+    """Make all functions known to an apsw connection. `apart`: where calls on giants are made;
+    `held`: how much memory SQLite has."""
     for name, function in SCALARS.items():
         if apart is not None and name in _WORKS_ON_TEXTS:
-            function = _guarded(name, function, apart)
+            function = _guarded(name, function, apart, held)
         connection.create_scalar_function(name, function, -1, deterministic=True)
         if name in ALSO_IN_C:
             connection.create_scalar_function(f"p_{name}", function, -1, deterministic=True)
