@@ -18,7 +18,7 @@ from cairn.model.types.decimals import encode_decimal, key_form
 from cairn.model.types.values import ELEMENTS, ColumnType, list_values
 from cairn.sql.functions.lists import LETTERS
 from cairn.sql.functions.numbers import strict
-from cairn.sql.functions.texts import c_json_deep, read_json, short, write_json
+from cairn.sql.functions.texts import Gathered, c_json_deep, read_json, short, write_json
 
 _text = write_json
 
@@ -409,18 +409,14 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-class JsonAgg:
+class JsonAgg(Gathered):
     """`json_agg`: NULLs stay, no rows give NULL."""
 
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-
     def add(self, value: str | None) -> None:
-        self.parts.append("null" if value is None else value)
+        self.gather("null" if value is None else value)
 
     def remove(self, value: str | None) -> None:
-        """A frame moved on: rows leave it in the order in which they came."""
-        self.parts.pop(0)
+        self.let_go()
 
     def value(self) -> str | None:
         return f"[{','.join(self.parts)}]" if self.parts else None
@@ -430,10 +426,10 @@ class JsonObjectAgg(JsonAgg):
     """`json_object_agg`"""
 
     def add(self, name: str | None, value: str | None = None) -> None:  # type: ignore[override]
-        self.parts.append(_member(name, value))
+        self.gather(_member(name, value))
 
     def remove(self, name: str | None, value: str | None = None) -> None:  # type: ignore[override]
-        self.parts.pop(0)
+        self.let_go()
 
     def value(self) -> str | None:
         return "{" + ",".join(self.parts) + "}" if self.parts else None
