@@ -30,9 +30,10 @@ from cairn.node.statements.asker.keyed import (
     by_bucket,
     forgotten,
     made_of,
+    may_pack,
+    packed_rows,
 )
 from cairn.node.statements.asker.owners import Owners, Params
-from cairn.node.statements.asker.packing import may_pack, packed_rows
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.context import Context
 from cairn.node.statements.owner.writes import Done, Insert
