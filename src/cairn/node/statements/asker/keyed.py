@@ -57,13 +57,10 @@ def by_bucket(rows: Iterable[tuple[int, Row]]) -> ByBucket:
     return found
 
 
-MANY_ROWS = 1_000  # that nothing is made of on the event loop
-
-
 def may_pack(plan: plans.InsertSelect, found: list[Row]) -> bool:
     """Not with ON CONFLICT: packed rows are put in, and that is all."""
     is_plain = plan.sql == insert_sql(plan.table, "fail")
-    return len(found) >= MANY_ROWS and is_plain and library() is not None
+    return len(found) > QUICK_ROWS and is_plain and library() is not None
 
 
 async def packed_rows(plan: plans.InsertSelect, found: list[Row], buckets: int) -> PackedRows:
@@ -73,8 +70,8 @@ async def packed_rows(plan: plans.InsertSelect, found: list[Row], buckets: int) 
 def _packed(plan: plans.InsertSelect, buckets: int, found: list[Row]) -> PackedRows:
     """Piece by piece: nobody can come between one step of C."""
     batch = RowBatch()
-    for at in range(0, len(found), MANY_ROWS):
-        batch.add([row for _, row in plan.rows(found[at : at + MANY_ROWS])])
+    for at in range(0, len(found), QUICK_ROWS):
+        batch.add([row for _, row in plan.rows(found[at : at + QUICK_ROWS])])
     return batch.sorted(buckets)
 
 
