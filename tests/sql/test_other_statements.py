@@ -199,7 +199,6 @@ def test_copy_of_a_query_plans_the_query(cluster: Cluster) -> None:
         ("COPY t FROM PROGRAM 'rm'", "0A000"),
         ("COPY nope FROM STDIN", "42P01"),
         ("COPY t (nope) FROM STDIN", "42703"),
-        ("COPY t FROM STDIN (FORMAT binary)", "0A000"),
         ("COPY t FROM STDIN (wibble 1)", "42601"),
     ],
 )
