@@ -65,6 +65,7 @@ HOSTILE = {
     "many rows": "SELECT g, repeat('x', 50) FROM generate_series(1, 300000) g",
     "a recursion": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
     "SELECT count(*) FROM r",
+    "many new rows": "INSERT INTO apart SELECT g, g FROM generate_series(1, 300000) g",
     "a write that reads long": "UPDATE deaf SET v = 'y' WHERE id = 1 AND "
     "(SELECT count(*) FROM deaf a, deaf b, deaf c, deaf d WHERE a.v > b.v || c.v || d.v) < 0",
     "a delete that reads long": "DELETE FROM deaf WHERE id = -1 AND EXISTS "
@@ -158,6 +159,30 @@ def test_others_are_answered_while_a_long_row_is_worked_on(
         silences_s.append(longest_silence_s(deaf, STORED[what].format(n=n, first=here[0])))
         if silences_s[-1] < PATIENCE_S:
             break
+    assert min(silences_s) < PATIENCE_S, silences_s
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["INSERT INTO many SELECT id + 1, n FROM many", "UPDATE many SET id = id + 1 WHERE n = 0"],
+)
+def test_others_are_answered_while_many_rows_get_other_keys(deaf: Cluster, text: str) -> None:
+    """Each of them is looked at, and given to its owner."""
+
+    def attack(node: Node) -> None:
+        with node.connect() as connection:
+            connection.execute(text)
+
+    silences_s: list[float] = []
+    while len(silences_s) < TRIES and min(silences_s, default=PATIENCE_S) >= PATIENCE_S:
+        node = deaf["i1"]
+        node.sql("CREATE TABLE many (id INT PRIMARY KEY, n INT) DISTRIBUTED BY (id)")
+        try:
+            node.sql("INSERT INTO many SELECT 2 * g, 0 FROM generate_series(1, 200000) g")
+            silences_s.append(longest_silence_beside_s(deaf, attack))
+            assert node.sql("SELECT sum(n), count(*) > 199999 FROM many") == [(0, True)]
+        finally:
+            node.sql("DROP TABLE many")
     assert min(silences_s) < PATIENCE_S, silences_s
 
 

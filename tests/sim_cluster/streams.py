@@ -35,6 +35,7 @@ from cairn.sim.cluster.loads.load import TABLE
 from cairn.sim.cluster.main import quiet
 from cairn.sim.cluster.node import SimNode
 from cairn.sim.cluster.sessions import PASSWORD, Connections, Faces
+from cairn.sim.cluster.short_records import in_parts
 from cairn.sim.cluster.trial import KINDS, Trial
 from cairn.sim.cluster.world import World
 from cairn.sim.main import parse_seeds
@@ -315,12 +316,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kind", default="moves-strikes", choices=sorted(STREAM_KINDS))
     parser.add_argument("--seeds", default="1-5")
+    parser.add_argument("--parts", action="store_true", help="of several records for a statement")
     asked = parser.parse_args()
     quiet()
     failed = 0
     first, count = parse_seeds(asked.seeds)
+
+    def trial(seed: int) -> Result:
+        return StreamTrial(seed, asked.kind).run()
+
     for seed in range(first, first + count):
-        result = StreamTrial(seed, asked.kind).run()
+        result = (in_parts(trial) if asked.parts else trial)(seed)
         failed += result.failure is not None
         print(asked.kind, seed, result.notes[-1], result.failure or "ok", flush=True)
     return int(failed > 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -15,16 +16,23 @@ from cairn.model.errors import (
     CasRetry,
     NumbersNeeded,
     Unreachable,
-    Unsupported,
 )
 from cairn.model.log.packed_rows import PackedRows
 from cairn.model.rpc import WriteRequest, WriteResponse
 from cairn.model.sharding.spans import Ranges, contains
 from cairn.model.tables.schema import Table
 from cairn.native.point_inserts import PointInsert
-from cairn.node.rows.routes import Routes
 from cairn.node.statements.asker.dispatch import WRITE_S, Back, Dispatch, unknown
 from cairn.node.statements.asker.hops import HERE, Answered, Hop, Hops
+from cairn.node.statements.asker.keyed import (
+    QUICK_ROWS,
+    KeyedChanges,
+    by_bucket,
+    forgotten,
+    made_of,
+    may_pack,
+    packed_rows,
+)
 from cairn.node.statements.asker.owners import Owners, Params
 from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.context import Context
@@ -278,7 +286,13 @@ class _Statement:
             case plans.ShardedInsert():
                 return await self._insert(plan, plan.rows(params))
             case plans.InsertSelect():
-                return await self._insert(plan, plan.rows(await self._find(plan.read, params)))
+                found = await self._find(plan.read, params)
+                if self._back is None and may_pack(plan, found):
+                    buckets = self._owners.state.catalog.tiers[plan.tier].bucket_count
+                    packed = await packed_rows(plan, found, buckets)
+                    return await self.insert_packed(plan.table, plan.tier, packed)
+                rows = await made_of(found, plan.rows)
+                return await self._insert(plan, rows)
             case plans.ScatterWrite():
                 return await self._scatter_write(plan, params)
             case plans.KeyedWrite():
@@ -312,10 +326,12 @@ class _Statement:
     ) -> int:
         if self._back is not None:
             self._back.inserted = rows
-        by_bucket: dict[int, list[Row]] = {}
-        for bucket, row in rows:
-            by_bucket.setdefault(bucket, []).append(row)
-        return await self.insert_rows(plan.table, plan.tier, plan.sql, by_bucket)
+        is_long = len(rows) > QUICK_ROWS
+        found = await made_of(rows, by_bucket, forget=self._back is None)
+        count = await self.insert_rows(plan.table, plan.tier, plan.sql, found)
+        if is_long:
+            await forgotten(found)
+        return count
 
     async def insert_rows(
         self,
@@ -396,87 +412,38 @@ class _Statement:
         Where some replicasets have done their part, the others read anew for theirs: but no row
         that goes from one to another, whose halves belong together.
         """
-        changes: list[plans.Change] = []
+        read_now: list[KeyedChanges] = []  # one
 
         async def read() -> None:
-            changes[:] = plan.changes(await self._find(plan.read, params))
+            found = await self._find(plan.read, params)
+            read_now[:] = [await made_of(found, partial(_changes, plan))]
 
         def requests(only: Ranges | None) -> dict[str, WriteRequest]:
             self._owners.check_operable(plan.table, is_begun=self._is_begun(only))
-            return _keyed_requests(plan, changes, self._owners.routes, only, self._operation)
+            return read_now[0].requests(plan, self._owners.routes, only, self._operation)
 
         for attempt in range(KEYED_ATTEMPTS):
             await asyncio.sleep(attempt // 8 * KEYED_PAUSE_S)  # others were quicker, time and again
             await read()
-            moves = any(each.new is not None for each in changes)
+            [changes] = read_now
             try:
-                done = await self._dispatch.write_all(requests, again=None if moves else read)
-                return len(changes) if moves else done
+                again = None if changes.moves else read
+                done = await self._dispatch.write_all(requests, again=again)
+                count = changes.count if changes.moves else done
+                if changes.count > QUICK_ROWS:
+                    await forgotten(changes)
+                return count
             except CasRetry:
                 if attempt == KEYED_ATTEMPTS - 1:
                     raise
         raise AssertionError("unreachable")
 
 
+def _changes(plan: plans.KeyedWrite, found: Sequence[Row]) -> KeyedChanges:
+    return KeyedChanges(plan.changes(found))
+
+
 def put_by_bucket(rows: Iterable[Row], found: defaultdict[int, list[Row]]) -> None:
     """Physical rows, which begin with their bucket, as `insert_rows` wants them."""
     for row in rows:
         found[row[0]].append(row)
-
-
-def _keyed_requests(
-    plan: plans.KeyedWrite,
-    changes: list[plans.Change],
-    routes: Routes,
-    only: Ranges | None,
-    operation: str | None,
-) -> dict[str, WriteRequest]:
-    """What each replicaset does: delete by key, insert what comes, update what stays.
-
-    An operation is repeated after a crash. Where a row leaves one replicaset for another, the first
-    half would hide it from the second: that cannot be repeated, so it is refused.
-    """
-
-    def is_left(bucket: int) -> bool:
-        return only is None or contains(only, bucket)
-
-    gone: dict[str, list[Row]] = {}
-    come: dict[str, list[Row]] = {}
-    stay: dict[str, list[Row]] = {}
-    buckets: dict[str, set[int]] = {}
-    for change in changes:
-        owner = routes.owner(plan.tier, change.old_bucket)
-        if is_left(change.old_bucket):
-            buckets.setdefault(owner, set()).add(change.old_bucket)
-            if change.update is not None:
-                stay.setdefault(owner, []).append(change.update)
-                continue
-            gone.setdefault(owner, []).append((change.old_bucket, *change.key))
-        if change.update is not None or change.new is None or change.new_bucket is None:
-            continue
-        if is_left(change.new_bucket):
-            if operation is not None and owner != routes.owner(plan.tier, change.new_bucket):
-                raise Unsupported(
-                    "an operation of the queue cannot move a row to another replicaset",
-                    hint="run the UPDATE of the distribution key in a session",
-                )
-            owner = routes.owner(plan.tier, change.new_bucket)
-            buckets.setdefault(owner, set()).add(change.new_bucket)
-            come.setdefault(owner, []).append(change.new)
-    return {
-        owner: WriteRequest(
-            plan.table.id,
-            plan.table.schema_version,
-            plan.delete_sql,
-            tuple(gone.get(owner, ())),
-            buckets=tuple(sorted(touched)),
-            more=tuple(
-                (sql, tuple(part[owner]))
-                for sql, part in ((plan.insert_sql, come), (plan.update_sql, stay))
-                if sql is not None and owner in part
-            ),
-            must_change=len(gone.get(owner, ())),
-            operation=operation,
-        )
-        for owner, touched in buckets.items()
-    }

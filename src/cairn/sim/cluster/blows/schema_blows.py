@@ -31,7 +31,7 @@ GLOBAL = Table(
 )
 GLOBAL_INDEX = Index(GLOBAL.id, 1, "g_word", ("word",), unique=True)
 OTHER = Table(
-    id=TABLE.id + 2,
+    id=TABLE.id + 1_000,  # clients make tables of their own
     name="other",
     columns=(Column("id", ColumnType.INTEGER, nullable=False),),
     primary_key=("id",),
