@@ -150,7 +150,8 @@ def binary(target: Target, chance: random.Random) -> None:
             with connection.cursor().copy(asked) as reading:
                 data = b"".join(bytes(each) for each in reading)
         except psycopg.Error as problem:  # other kinds drop the table, and make others of its name
-            return _refuse_internal(problem.sqlstate, asked)
+            _refuse_internal(problem.sqlstate, asked)
+            return
     text = f"COPY things ({', '.join(names)}) FROM STDIN (FORMAT binary)"
     _copy_in(target, text, mutated(chance, data))
 
