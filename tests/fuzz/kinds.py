@@ -145,8 +145,13 @@ def binary(target: Target, chance: random.Random) -> None:
     }
     shown = ", ".join([f"id + {first}", *(values.get(each, each) for each in names[1:])])
     asked = f"COPY (SELECT {shown} FROM things WHERE id <= 3) TO STDOUT (FORMAT binary)"
-    with target.node.connect() as connection, connection.cursor().copy(asked) as reading:
-        data = b"".join(bytes(each) for each in reading)
+    with target.node.connect() as connection:
+        try:
+            with connection.cursor().copy(asked) as reading:
+                data = b"".join(bytes(each) for each in reading)
+        except psycopg.Error as problem:  # other kinds drop the table, and make others of its name
+            _refuse_internal(problem.sqlstate, asked)
+            return
     text = f"COPY things ({', '.join(names)}) FROM STDIN (FORMAT binary)"
     _copy_in(target, text, mutated(chance, data))
 
