@@ -25,7 +25,11 @@ setup(
             "cairn.native._rows",
             sources=sorted(map(str, HERE.glob("*.c"))),
             depends=sorted(map(str, HERE.glob("*.h"))),
-            extra_compile_args=["-std=c11", "-O2", "-Wall", "-Wextra", "-fvisibility=hidden"],
+            # Who is declared nowhere would be looked for when the library is loaded, in vain.
+            extra_compile_args=[
+                *("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror=implicit"),
+                "-fvisibility=hidden",
+            ],
             libraries=["m"],
             optional=True,
         )

@@ -9,7 +9,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE = Path("cairn/native")
-FLAGS = ("-std=c11", "-fPIC", "-Wall", "-Wextra", "-fvisibility=hidden")  # those of `setup.py`
+FLAGS = (
+    "-std=c11",
+    "-fPIC",
+    "-Wall",
+    "-Wextra",
+    "-Werror=implicit",
+    "-fvisibility=hidden",
+)  # those of `setup.py`
 
 
 def copy_source(into: Path) -> Path:

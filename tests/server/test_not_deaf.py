@@ -65,6 +65,7 @@ HOSTILE = {
     "many rows": "SELECT g, repeat('x', 50) FROM generate_series(1, 300000) g",
     "a recursion": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
     "SELECT count(*) FROM r",
+    "many new rows": "INSERT INTO apart SELECT g, g FROM generate_series(1, 300000) g",
     "a write that reads long": "UPDATE deaf SET v = 'y' WHERE id = 1 AND "
     "(SELECT count(*) FROM deaf a, deaf b, deaf c, deaf d WHERE a.v > b.v || c.v || d.v) < 0",
     "a delete that reads long": "DELETE FROM deaf WHERE id = -1 AND EXISTS "

@@ -22,6 +22,18 @@ SELECT id FROM item WHERE at > '2024-01-02'::timestamptz - interval '1 day' ORDE
 SELECT id FROM item WHERE at BETWEEN '2024-01-01'::timestamptz - interval '5 days ago' AND '2025-01-01' ORDER BY id
 SELECT n FROM generate_series(1, 5) AS n ORDER BY n
 SELECT * FROM generate_series(10, 1, -3) ORDER BY 1
+SELECT * FROM generate_series(10, 1)
+SELECT * FROM generate_series(1, 10, -1)
+SELECT * FROM generate_series(NULL::bigint, 3)
+SELECT * FROM generate_series(1, 10, 4)
+SELECT * FROM generate_series(9223372036854775800, 9223372036854775807, 5)
+SELECT * FROM generate_series(-9223372036854775800, -9223372036854775807, -5)
+SELECT * FROM generate_series(-9223372036854775808, 9223372036854775807, 9223372036854775807)
+SELECT * FROM generate_series(1, 3, 0)
+SELECT n, m FROM generate_series(1, 2) n, generate_series(1, n) m ORDER BY 1, 2
+SELECT n, at FROM generate_series(5, 7) WITH ORDINALITY AS g(n, at)
+SELECT count(*) FROM generate_series(1, 1200000)
+SELECT a.n, b.n FROM generate_series(1, 3) a(n) LEFT JOIN generate_series(2, 4) b(n) ON a.n = b.n ORDER BY 1
 SELECT g.x * 2 FROM generate_series(1, 3) AS g(x) ORDER BY 1
 SELECT n, s FROM generate_series(0, 4) AS n LEFT JOIN item ON item.id = n ORDER BY n
 SELECT i.id, n FROM item i JOIN generate_series(1, 3) AS n ON n = i.grp ORDER BY 1, 2

@@ -368,6 +368,8 @@ SELECT t.a + 1, t.d, t.n FROM jsonb_to_recordset('[{"a": 1.0, "d": "2024-02-29",
 SELECT e.name, x.salary FROM emp e JOIN jsonb_to_recordset('[{"id": 2, "salary": 7.5}, {"id": 3}]') AS x(id int, salary float8) ON x.id = e.id ORDER BY e.id
 SELECT jsonb_to_recordset FROM (SELECT 1 AS jsonb_to_recordset) x
 SELECT name COLLATE "C" FROM emp ORDER BY name COLLATE "C" DESC
+SELECT j FROM (VALUES ('[]'::jsonb), ('null'), ('"b"'), ('"a"'), ('10'), ('9.5'), ('-1'), ('true'), ('false'), ('[1]'), ('[0, 0]'), ('[2]'), ('{}'), ('{"b": 1}'), ('{"aa": 1}'), ('{"a": 2, "b": 0}'), ('[[]]'), ('[null]'), ('["a", "b"]')) x(j) ORDER BY j
+SELECT id FROM customers WHERE meta -> 'age' > '30' OR meta -> 'age' <= '30' ORDER BY meta -> 'age' DESC NULLS LAST, id
 SELECT k, v FROM (VALUES ('a', '{"a": 1}'::jsonb), ('b', '["a"]')) x(k, v) WHERE v ? k
 SELECT j -> '0', j ->> '1', j -> 0, j -> -1, j #> '{0}' FROM (VALUES ('["a", "b"]'::jsonb), ('{"0": 1, "1": 2}')) x(j)
 SELECT substring('12.50 EUR' from '\d+|\d+\.\d+'), regexp_replace('ab', 'a|ab', 'x'), substring('<a><b>' from '<.+?>')

@@ -11,6 +11,7 @@ import pytest
 
 from cairn.model.errors import CairnError
 from cairn.sql.api import prepare
+from cairn.sql.functions import texts
 
 from .corpus import ERRORS, ORDERED, PLAIN, TABLES, lines
 from .harness import Cluster, sqlstate_of
@@ -147,3 +148,22 @@ def test_the_greatest_and_the_least_of_many_are_found(cluster: Cluster) -> None:
     assert cluster.run("SELECT greatest(NULL, 1.50, 1.5), least(NULL::int, NULL)") == [
         (Decimal("1.50"), None)
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT length(concat({0}, {0}, {0}))",
+        "SELECT length(concat_ws('-', {0}, {0}, {0}))",
+        "SELECT length(json_agg({0})::text) FROM generate_series(1, 3)",
+        "SELECT length(jsonb_object_agg(g, {0})::text) FROM generate_series(1, 3) g",
+        "SELECT array_length(array_agg({0}), 1) FROM generate_series(1, 3)",
+        "SELECT length(string_agg(DISTINCT g || {0}, '')) FROM generate_series(1, 3) g",
+    ],
+)
+def test_a_text_that_is_too_long_is_refused_before_it_is_made(
+    cluster: Cluster, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(texts, "MAX_LENGTH", 2500)
+    problem = failure(cluster, text.format("repeat('x', 1000)"))
+    assert (problem.sqlstate, problem.message) == ("54000", "requested length too large")

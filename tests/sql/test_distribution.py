@@ -188,3 +188,22 @@ def test_keys_of_buckets_that_somebody_else_has_are_not_asked_for() -> None:
     here = [row for row in listed if 5 <= row[0] <= 9 or row[0] == 20]
     assert 0 < len(here) < 5, listed
     assert fragment.asked((), [(5, 9), (20, 20)])[1] == tuple(v for row in here for v in row)
+
+
+def test_what_rows_are_filtered_by_at_their_owners_is_not_gathered_and_asked_again() -> None:
+    """A long text that only the condition of an outer join looks at stays where it is."""
+    cluster = Cluster()
+    cluster.run("CREATE TABLE buyer (id INT PRIMARY KEY)")
+    cluster.run("CREATE TABLE buy (id INT PRIMARY KEY, buyer INT, note TEXT)")
+    cluster.run("INSERT INTO buyer VALUES (1), (2), (3)")
+    cluster.run("INSERT INTO buy VALUES (1, 1, 'a'), (2, 1, 'b'), (3, 2, 'b'), (4, NULL, 'a')")
+    text = (
+        "SELECT b.id, count(o.id) FROM buyer b LEFT JOIN buy o ON o.buyer = b.id "
+        "AND o.note LIKE 'a%' GROUP BY b.id"
+    )
+    plan: Any = prepare(text, cluster.catalog, user_id=1).plan
+    assert [len(fragment.types) for fragment in plan.fragments] == [1, 2]
+    assert plan.sql.count("c_like") == 0
+    assert sorted(cluster.run(text)) == [(1, 1), (2, 0), (3, 0)]
+    again = text.replace("GROUP", "WHERE o.note LIKE 'a%' GROUP")  # that asks what is left
+    assert sorted(cluster.run(again)) == [(1, 1)]

@@ -7,9 +7,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import apsw
 import pytest
 
 from cairn.model.errors import CairnError, DivisionByZero, OutOfRange
+from cairn.model.settings import limits
+from cairn.sql.functions import functions
 from cairn.sql.functions.functions import double_text
 
 from .harness import Cluster, connection
@@ -135,3 +138,22 @@ def test_sums_of_integers_are_exact_beyond_64_bits() -> None:
 )
 def test_doubles_are_spelled_as_postgresql_spells_them(number: float, text: str) -> None:
     assert double_text(number) == text
+
+
+def test_no_further_long_text_is_made_while_those_of_others_fill_the_memory() -> None:
+    """A row of twenty texts of 60 MB took 5 GB, and its instance was deaf for seconds."""
+    held = 0
+    made = apsw.Connection("")
+
+    def in_process(name: str, function: Any, args: Any) -> Any:
+        return function(*args)
+
+    functions.register(made, in_process, lambda: held)
+    sql = "SELECT length(c_repeat('x', ?))"
+    assert made.execute(sql, (500_000,)).get == 500_000
+    held = limits.TEXTS_BYTES + 1
+    assert made.execute(sql, (1000,)).get == 1000
+    with pytest.raises(CairnError, match="out of memory: long texts"):
+        made.execute(sql, (500_000,)).get  # noqa: B018 (the answer is what is asked for)
+    with pytest.raises(CairnError, match="out of memory: long texts"):
+        made.execute("SELECT c_replace(?, 'x', 'y')", ("x" * 500_000,)).get  # noqa: B018

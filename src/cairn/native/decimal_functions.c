@@ -4,6 +4,7 @@
    is there by the name `p_…` as well: so all errors are told by one side. */
 
 #include "batch.h"
+#include "packing.h"
 #include "twins.h"
 
 #include <stdio.h>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import random
 import ssl
@@ -48,6 +49,14 @@ def split_address(address: str, default_port: int = 3301) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _family(host: str) -> int:
+    """4 or 6, of an address; 0 of a name."""
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return 0
+
+
 class SocketNetwork:
     """Real TCP, with TLS if there are certificates. Dials from the host that it listens on."""
 
@@ -56,15 +65,21 @@ class SocketNetwork:
         self._source = None if host in ("0.0.0.0", "::", "") else (host, 0)
         self._tls = tls
 
+    def _from(self, host: str) -> tuple[str, int] | None:
+        """An address of IPv4 is not reached from one of IPv6: the system chooses one."""
+        if self._source is not None and {_family(host), _family(self._source[0])} == {4, 6}:
+            return None
+        return self._source
+
     async def dial(self, address: str, make: Callable[[], Link]) -> None:
         host, port = split_address(address)
         loop = asyncio.get_running_loop()
         if self._tls is None:
-            await loop.create_connection(make, host, port, local_addr=self._source)
+            await loop.create_connection(make, host, port, local_addr=self._from(host))
             return
         try:
             await loop.create_connection(
-                make, host, port, local_addr=self._source, ssl=self._tls.dialling
+                make, host, port, local_addr=self._from(host), ssl=self._tls.dialling
             )
         except ssl.CertificateError as problem:
             raise PeerRefused(

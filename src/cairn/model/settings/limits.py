@@ -52,6 +52,9 @@ CLIENT_MESSAGE_BYTES = 256 * MIB
 VALUE_BYTES = FRAME_BYTES
 #: The same where the event loop itself reads: longer ones are for a thread.
 QUICK_VALUE_BYTES = 256 * 1024
+#: What SQLite keeps for all statements of an instance, its caches too, when nobody makes a further
+#: long text: each value may have VALUE_BYTES, and a row as many of them as it has columns.
+TEXTS_BYTES = 1024 * MIB
 #: Statements and bytes of one block (BEGIN … COMMIT): the asker holds them until its end, and sends
 #: them as one message.
 BLOCK_STATEMENTS, BLOCK_BYTES = 10_000, 32 * MIB

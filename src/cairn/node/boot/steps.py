@@ -113,6 +113,9 @@ class Boot:
         discover = PeerCall("discover", DiscoverRequest, self._discover, Right.JOIN)
         self.expelled: CairnError | None = None
         self._reasons: dict[str, str] = {}  # address → why it refused us, told once
+        self._silences: dict[
+            str, str
+        ] = {}  # address → why it did not answer when it was last asked
         self._hopeless: dict[str, CairnError] = {}  # address → why it always will
         self._discover_call = discover
         self.peers = Peers(
@@ -244,7 +247,7 @@ class Boot:
                 address, "discover", core.request(address), DiscoverResponse, DISCOVERY_CALL_S
             )
         except CairnError as problem:
-            log.debug("%s: %s", address, problem)
+            self._silences[address] = problem.message
             return
         self._hopeless.pop(address, None)
         core.handle_response(address, answer)
@@ -256,7 +259,7 @@ class Boot:
         else:
             silent = core.silent()
             others = [each for each in silent if each not in self.config.peers]
-            why = dict.fromkeys(others, "not in --peer") | self._reasons
+            why = self._silences | dict.fromkeys(others, "not in --peer") | self._reasons
             missing = [f"{each} ({why[each]})" if each in why else each for each in silent]
             log.warning("waiting for an answer from: %s", ", ".join(missing) or "a leader")
             if others:

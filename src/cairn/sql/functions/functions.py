@@ -15,7 +15,8 @@ from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 from typing import Any
 
-from cairn.model.errors import CardinalityViolation, InvalidText, OutOfRange
+from cairn.model.errors import CairnError, CardinalityViolation, InvalidText, OutOfRange
+from cairn.model.settings import limits
 from cairn.model.types.byte_text import bytes_text
 from cairn.model.types.decimals import decode_decimal
 from cairn.model.types.interval_text import MICROS_PER_DAY, parse_interval
@@ -50,7 +51,7 @@ from cairn.sql.functions import (
 from cairn.sql.functions.formats import number_formats, time_formats
 from cairn.sql.functions.jsonpath import json_paths
 from cairn.sql.functions.numbers import strict, total
-from cairn.sql.functions.words import LABELS
+from cairn.sql.functions.words import LABELS, joined
 
 
 def double_text(value: float) -> str:
@@ -217,42 +218,35 @@ def s_pack(value: Any, separator: Any) -> str | None:
     return None if value is None else json.dumps([value, separator])
 
 
-class PackedConcat:
+class PackedConcat(texts.Gathered):
     """`string_agg(DISTINCT …)`: value and separator travel as one argument, as SQLite wants it."""
-
-    def __init__(self) -> None:
-        self.parts: list[str] = []
 
     def add(self, packed: str | None) -> None:
         if packed is not None:
             value, separator = json.loads(packed)
             if self.parts:
-                self.parts.append(separator or "")
-            self.parts.append(value)
+                self.gather(separator or "")
+            self.gather(value)
 
     def value(self) -> str | None:
         return "".join(self.parts) if self.parts else None
 
 
-class ListAgg:
+class ListAgg(texts.Gathered):
     """`array_agg`: NULLs stay, no rows give NULL."""
 
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-
     def add(self, value: Any) -> None:
-        self.values.append(value)
+        self.gather(value)
 
     def remove(self, value: Any) -> None:
-        """A frame moved on: rows leave it in the order in which they came."""
-        self.values.pop(0)
+        self.let_go()
 
     def value(self) -> str | None:
-        return list_text(self.values) if self.values else None
+        return list_text(self.parts) if self.parts else None
 
 
 def c_concat(*parts: str | None) -> str:
-    return "".join(part for part in parts if part is not None)
+    return joined("", parts)
 
 
 _PREFIXES = ("i_", "d_", "n_", "z_", "c_", "t_", "v_", "j_", "b_", "a_", "h_", "x_")
@@ -366,7 +360,9 @@ ALSO_IN_C = frozenset(
 _STRICT = strict(len).__code__  # all that `strict` makes have it in common
 
 
-def _guarded(name: str, function: Callable[..., Any], apart: Apart) -> Callable[..., Any]:
+def _guarded(
+    name: str, function: Callable[..., Any], apart: Apart, held: Callable[[], int]
+) -> Callable[..., Any]:
     """With `strict` or `total` in the same call: one more for every row would be felt."""
     is_strict = getattr(function, "__code__", None) is _STRICT
     inner: Callable[..., Any] = function.__wrapped__  # type: ignore[attr-defined]
@@ -376,20 +372,33 @@ def _guarded(name: str, function: Callable[..., Any], apart: Apart) -> Callable[
             return None
         for arg in args:
             if arg.__class__ is str and len(arg) > GIANT:
-                return apart(name, function, args)
+                texts.check_arguments(args)
+                return checked(apart(name, function, args))
         try:
-            return inner(*args)
+            return checked(inner(*args))
         except Exception as problem:
             raise of_value(problem, name) from None
+
+    def checked(found: Any) -> Any:
+        if found.__class__ is str and len(found) > GIANT and held() > limits.TEXTS_BYTES:
+            raise CairnError(
+                "out of memory: long texts",
+                sqlstate="53200",
+                hint="make fewer or shorter ones, or try again when other statements have ended",
+            )
+        return found
 
     return call
 
 
-def register(connection: Any, apart: Apart | None = None) -> None:
-    """Make all functions known to an apsw connection. `apart`: where calls on giants are made."""
+def register(
+    connection: Any, apart: Apart | None = None, held: Callable[[], int] = lambda: 0
+) -> None:
+    """Make all functions known to an apsw connection. `apart`: where calls on giants are made;
+    `held`: how much memory SQLite has."""
     for name, function in SCALARS.items():
         if apart is not None and name in _WORKS_ON_TEXTS:
-            function = _guarded(name, function, apart)
+            function = _guarded(name, function, apart, held)
         connection.create_scalar_function(name, function, -1, deterministic=True)
         if name in ALSO_IN_C:
             connection.create_scalar_function(f"p_{name}", function, -1, deterministic=True)

@@ -14,10 +14,11 @@ import msgspec
 
 from cairn.model import stops
 from cairn.model.errors import InvalidText
+from cairn.model.types.decimals import encode_decimal, key_form
 from cairn.model.types.values import ELEMENTS, ColumnType, list_values
 from cairn.sql.functions.lists import LETTERS
 from cairn.sql.functions.numbers import strict
-from cairn.sql.functions.texts import c_json_deep, read_json, short, write_json
+from cairn.sql.functions.texts import Gathered, c_json_deep, read_json, short, write_json
 
 _text = write_json
 
@@ -280,6 +281,40 @@ def _canonical(value: Any) -> Any:
     return value if not isinstance(value, str) else f"'{value}"
 
 
+@strict
+def x_json_key(data: str) -> bytes:
+    """Sorts as jsonb does: NULL, texts, numbers, booleans, arrays by their length, objects. What is
+    no container stands as a list of one thing, before the list that has only it."""
+    value = read_json(data)
+    if isinstance(value, dict):
+        return _sorting(value)
+    items = value if isinstance(value, list) else [value]
+    head = b"\4" + len(items).to_bytes(8, "big") + bytes([isinstance(value, list)])
+    return head + b"".join(map(_sorting, items))
+
+
+def _sorting(value: Any) -> bytes:
+    stops.check()
+    if value is None:
+        return b"\0"
+    if isinstance(value, str):
+        return b"\1" + _ended(value.encode("utf-8", "surrogatepass"))
+    if isinstance(value, bool):
+        return b"\3" + bytes([value])
+    if isinstance(value, list):
+        return b"\4" + len(value).to_bytes(8, "big") + b"".join(map(_sorting, value))
+    if isinstance(value, dict):
+        names = sorted((len(name.encode()), name.encode(), name) for name in value)
+        members = (_ended(text) + _sorting(value[name]) for _, text, name in names)
+        return b"\5" + len(value).to_bytes(8, "big") + b"".join(members)
+    return b"\2" + _ended(key_form(encode_decimal(Decimal(value))))
+
+
+def _ended(data: bytes) -> bytes:
+    """None of these begins another one."""
+    return data.replace(b"\0", b"\0\xff") + b"\0\0"
+
+
 _EXACT = Context(prec=10_000, Emax=10**9, Emin=-(10**9))
 
 
@@ -374,18 +409,14 @@ _MAKERS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-class JsonAgg:
+class JsonAgg(Gathered):
     """`json_agg`: NULLs stay, no rows give NULL."""
 
-    def __init__(self) -> None:
-        self.parts: list[str] = []
-
     def add(self, value: str | None) -> None:
-        self.parts.append("null" if value is None else value)
+        self.gather("null" if value is None else value)
 
     def remove(self, value: str | None) -> None:
-        """A frame moved on: rows leave it in the order in which they came."""
-        self.parts.pop(0)
+        self.let_go()
 
     def value(self) -> str | None:
         return f"[{','.join(self.parts)}]" if self.parts else None
@@ -395,10 +426,10 @@ class JsonObjectAgg(JsonAgg):
     """`json_object_agg`"""
 
     def add(self, name: str | None, value: str | None = None) -> None:  # type: ignore[override]
-        self.parts.append(_member(name, value))
+        self.gather(_member(name, value))
 
     def remove(self, name: str | None, value: str | None = None) -> None:  # type: ignore[override]
-        self.parts.pop(0)
+        self.let_go()
 
     def value(self) -> str | None:
         return "{" + ",".join(self.parts) + "}" if self.parts else None

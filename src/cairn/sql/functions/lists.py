@@ -215,10 +215,16 @@ def _joined(numbers: Sequence[int]) -> str:
 
 
 @strict
-def series(start: int, stop: int, step: int) -> str:
-    """`generate_series` over integers."""
+def checked_step(step: int) -> int:
     if step == 0:
         raise InvalidText("step size cannot equal zero", sqlstate="22023")
+    return step
+
+
+@strict
+def series(start: int, stop: int, step: int) -> str:
+    """`generate_series` over integers whose rows have numbers, or that neighbours in FROM give."""
+    checked_step(step)
     numbers = range(start, stop + (1 if step > 0 else -1), step)
     if len(numbers) > MAX_SERIES:
         raise LimitExceeded(f"generate_series gives at most {MAX_SERIES} rows")
@@ -262,6 +268,7 @@ def scalars(known: dict[str, Callable[..., Any]]) -> dict[str, Callable[..., Any
         "a_length": list_length,
         "a_size": list_size,
         "a_series": series,
+        "i_step": checked_step,
         "b_list_contains": list_contains,
         "b_list_overlaps": list_overlaps,
         "b_list_compared": list_compared,

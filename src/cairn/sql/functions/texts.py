@@ -103,6 +103,37 @@ def check_length(length: int) -> None:
         raise CairnError("requested length too large", sqlstate="54000")
 
 
+def check_arguments(args: tuple[Any, ...]) -> None:
+    """Of a call that is made in another process: all of them travel there."""
+    length = sum(map(_length, args))
+    if length > 2 * MAX_LENGTH:
+        check_length(length)
+
+
+class Gathered:
+    """What an aggregate has gathered for a text. One that would be too long is not made: for whole
+    moments nothing else would run meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+        self._length = 0
+
+    def gather(self, part: Any) -> None:
+        self.parts.append(part)
+        self._length += _length(part)
+        if self._length > MAX_LENGTH:
+            check_length(self._length)
+
+    def let_go(self) -> None:
+        """A frame moved on: rows leave it in the order in which they came."""
+        self._length -= _length(self.parts.pop(0))
+
+
+def _length(part: Any) -> int:
+    return len(part) if part.__class__ is str or part.__class__ is bytes else 8
+
+
 @strict
 def c_replace(text: str, old: str, new: str) -> str:
     if not old:

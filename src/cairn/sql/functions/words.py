@@ -14,6 +14,7 @@ from cairn.model.errors import InvalidParameter, LimitExceeded
 from cairn.model.quoting import identifier
 from cairn.model.types.enums import checker, ranks
 from cairn.sql.functions.numbers import strict
+from cairn.sql.functions.texts import check_length
 
 _WORD, _BORDER = re.compile(r"[^\W_]+"), re.compile(r"[\W_]")
 PIECE = 65_536  # characters
@@ -62,7 +63,13 @@ def c_split_part(text: str, delimiter: str, at: int) -> str:
 def c_concat_ws(separator: str | None, *parts: str | None) -> str | None:
     if separator is None:
         return None
-    return separator.join(part for part in parts if part is not None)
+    return joined(separator, parts)
+
+
+def joined(separator: str, parts: tuple[str | None, ...]) -> str:
+    given = [part for part in parts if part is not None]
+    check_length(sum(map(len, given)) + len(separator) * len(given))
+    return separator.join(given)
 
 
 @strict

@@ -7,6 +7,7 @@ done there, next to it, or it is gathered as far as its rows meet those of the o
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -321,6 +322,11 @@ class Pieces:
         self.gather, self.query = gather, query
         self.compared = _compared(query)
         self.pushed: set[Expr] = set()
+        # Said in one join only: what rows are filtered by early need not be asked once more there.
+        joins = (each for each in walk(query.source) if isinstance(each, Join))
+        said = Counter(part for each in joins for part in conjuncts(each.on))
+        self.said_once = {part for part, count in said.items() if count == 1}
+        self.pushed_on: set[Expr] = set()  # of these
         self.mapping: dict[Expr, Expr] = {}
         self.staying: Staying | None = None
 
@@ -363,11 +369,13 @@ class Pieces:
         else:
             left = self.take(source.left, [], [], nullable=True)
             right = self.take(source.right, [], [], nullable=True)
-        return replace(source, left=left, right=right)
+        rest = [part for part in parts if part not in self.pushed_on] or parts
+        return replace(source, left=left, right=right, on=conjunction(rest))
 
     def filtered(self, source: Rel, staying: Staying) -> Rel:
         """The piece that stays is gathered after all, as far as its rows meet those of others."""
         met = staying.met(source, self.mapping, self.gather)
+        self.said_once = set()  # the joins are made: they go on asking what they say
         if staying.local is None:
             return _with_piece(source, staying.source, self._groups(staying.source, met))
         piece = self._piece(
@@ -404,6 +412,7 @@ class Pieces:
         ]
         if not keep:
             self.pushed.update(part for part in mine if part in conjuncts(self.query.where))
+        self.pushed_on.update(part for part in mine if part in self.said_once)
         wanted = [col for col in self._wanted(source) if col.rel in inside]
         wanted.sort(key=lambda col: (col.rel, col.at, col.name, col.nullable))
         needed: list[Expr] = [*wanted]
@@ -447,7 +456,8 @@ class Pieces:
             return columns_in(node)
         if node is piece or not isinstance(node, Join):
             return set()
-        own = columns_in(node.on) if node.on is not None else set()
+        left = [part for part in conjuncts(node.on) if part not in self.pushed_on]
+        own = {col for part in left for col in columns_in(part)}
         return own | self._join_columns(node.left, piece) | self._join_columns(node.right, piece)
 
 

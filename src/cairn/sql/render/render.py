@@ -38,6 +38,7 @@ from cairn.sql.ir import (
     is_tied,
     output,
 )
+from cairn.sql.render.lists import rows_of_series, unnested, value_of
 from cairn.sql.render.slots import Slots
 from cairn.sql.scales import scales
 from cairn.sql.zeros import is_key
@@ -145,7 +146,7 @@ class Renderer:
         if name == "any_of":
             # A list that is NULL makes the answer NULL, as one with nothing but NULL in it does.
             list_ = f"coalesce({args[1]}, '[null]')"
-            return f"({args[0]} IN (SELECT {_value_of(node.args[0].type)} FROM json_each({list_})))"
+            return f"({args[0]} IN (SELECT {value_of(node.args[0].type)} FROM json_each({list_})))"
         if name == "||":
             return _balanced(" || ", args)
         if name in _RENAMED:
@@ -312,9 +313,12 @@ class Renderer:
 
     def _values(self, node: Values) -> str:
         if isinstance(node, Unnest):
-            list_ = self.expr(node.rows[0][0])
-            columns = ", ".join(f"{each} AS x{at}" for at, each in enumerate(_unnested(node, "")))
-            return f"SELECT {columns} FROM json_each({list_})" + self._tail(node)
+            list_ = node.rows[0][0]
+            if isinstance(list_, Call) and list_.name == "a_series" and len(node.types) == 1:
+                return rows_of_series(*map(self.expr, list_.args)) + self._tail(node)
+            text = self.expr(list_)
+            columns = ", ".join(f"{each} AS x{at}" for at, each in enumerate(unnested(node, "")))
+            return f"SELECT {columns} FROM json_each({text})" + self._tail(node)
         rows = ", ".join(f"({', '.join(self.expr(cell) for cell in row)})" for row in node.rows)
         names = ", ".join(f"column{at + 1} AS x{at}" for at in range(len(node.names)))
         return f"SELECT {names} FROM (VALUES {rows})" + self._tail(node)
@@ -392,7 +396,7 @@ class Renderer:
             case Derived(rel=rel, query=Unnest() as query) if is_tied(node):
                 # SQLite lets a function see its neighbours, and not a query.
                 text = f"json_each({self.expr(query.rows[0][0])}) AS r{rel}"
-                self._given_by = {**self._given_by, rel: _unnested(query, f"r{rel}.")}
+                self._given_by = {**self._given_by, rel: unnested(query, f"r{rel}.")}
                 return text, []
             case Derived(rel=rel, query=query):
                 text = self.query(query)
@@ -464,21 +468,6 @@ def _has_zeros(node: Query) -> bool:
 def named_scan(node: Scan) -> str:
     text = f"{node.table.physical_name} AS r{node.rel}"
     return f"{text} INDEXED BY {node.index}" if node.index else text
-
-
-def _value_of(type_: ColumnType | None, value: str = "value") -> str:
-    """How a value of a list is read in SQLite; JSON has no blobs, so they are spelled in hex."""
-    return f"unhex({value})" if type_ and SQLITE_TYPES[type_] == "BLOB" else value
-
-
-def _unnested(node: Unnest, of: str) -> list[str]:
-    """The columns of a list that json_each takes apart."""
-    columns = [
-        _value_of(type_, f"json_extract({of}value, '$[{at}]')")
-        for at, type_ in enumerate(node.types[: node.width])
-    ]
-    columns = columns or [_value_of(node.types[0], f"{of}value")]
-    return columns if len(node.types) == len(columns) else [*columns, f"({of}key + 1)"]
 
 
 def _balanced(operator: str, parts: list[str]) -> str:

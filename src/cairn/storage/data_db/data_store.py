@@ -371,7 +371,8 @@ class DataStore(RowTables):
 
     def packed_insert(self, table: int, packed: bytes) -> int:
         """The same with rows that are packed already."""
-        if self.kin.names(table) and not self._names_in_bulk(table):
+        is_long = len(packed) > limits.RECORD_BYTES // 2  # the hook makes several records of it
+        if is_long or (self.kin.names(table) and not self._names_in_bulk(table)):
             return self.packed.insert(self.tables[table], packed)
         with self.unobserved():
             count = self.packed.insert(self.tables[table], packed)

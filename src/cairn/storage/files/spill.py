@@ -7,6 +7,7 @@ the process ends them too.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from pathlib import Path
@@ -89,9 +90,11 @@ class SpillFiles(apsw.VFS):
         self.is_full = self._lacks_room = False
         super().__init__(self.name, "unix")
 
-    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:
-        path = name or str(self._directory / f"{PREFIX}{os.getpid()}-{next(_numbers)}")
-        return _SpillFile(self, path, flags)
+    def xOpen(self, name: Any, flags: list[int]) -> Any:
+        if not flags[0] & apsw.SQLITE_OPEN_DELETEONCLOSE:
+            return super().xOpen(name, flags)
+        flags[1] = flags[0]
+        return _SpillFile(self, str(self._directory / f"{PREFIX}{os.getpid()}-{next(_numbers)}"))
 
     def grow(self, size: int) -> None:
         if self.max_bytes and self.bytes + size > self.max_bytes:
@@ -109,25 +112,66 @@ class SpillFiles(apsw.VFS):
         return spilled_too_much(self.max_bytes)
 
 
-class _SpillFile(apsw.VFSFile):
-    def __init__(self, files: SpillFiles, path: Any, flags: list[int]) -> None:
+class _SpillFile:
+    """Read and written by the system's own calls: while these wait for the disk, others run.
+
+    SQLite's file would be waited for with the interpreter's lock: by the whole instance.
+    """
+
+    def __init__(self, files: SpillFiles, path: str) -> None:
         self._files, self._size = files, 0
-        super().__init__("unix", path, flags)
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.unlink(path)
+
+    def xRead(self, amount: int, offset: int) -> bytes:
+        return os.pread(self._file, amount, offset)
 
     def xWrite(self, data: bytes, offset: int) -> None:
         more = offset + len(data) - self._size
         if more > 0:
             self._files.grow(more)
             self._size += more
-        super().xWrite(data, offset)
+        left = memoryview(data)
+        try:
+            while left:
+                done = os.pwrite(self._file, left, offset)
+                left, offset = left[done:], offset + done
+        except OSError as problem:
+            if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise apsw.FullError(str(problem)) from None
+            raise apsw.IOError(str(problem)) from None
 
     def xTruncate(self, size: int) -> None:
         if size < self._size:
             self._files.bytes -= self._size - size
             self._size = size
-        super().xTruncate(size)
+        os.ftruncate(self._file, size)
+
+    def xFileSize(self) -> int:
+        return self._size
+
+    def xSync(self, flags: int) -> None:
+        """Nobody reads it after a crash."""
+
+    def xFileControl(self, operation: int, pointer: int) -> bool:
+        return False
+
+    def xDeviceCharacteristics(self) -> int:
+        return 0
+
+    def xSectorSize(self) -> int:
+        return 4096
+
+    def xLock(self, level: int) -> None:
+        """It has no name: nobody else has it."""
+
+    def xUnlock(self, level: int) -> None:
+        """As `xLock`."""
+
+    def xCheckReservedLock(self) -> bool:
+        return False
 
     def xClose(self) -> None:
         self._files.bytes -= self._size
         self._size = 0
-        super().xClose()
+        os.close(self._file)

@@ -1,4 +1,5 @@
-"""Changes of rows that were read first, by their keys: gathered by bucket, given to owners.
+"""Rows that were read first: changed by their keys, or put into another table, where their owners
+are told by bucket.
 
 To look at each of many rows takes long, so it is done on a thread and asks nobody who owns what;
 who owns which bucket is asked on the event loop, as often as buckets move. To forget many rows
@@ -9,15 +10,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
 from cairn.model.errors import Unsupported
+from cairn.model.log.packed_rows import PackedRows
 from cairn.model.rpc import WriteRequest
 from cairn.model.sharding.spans import Ranges, contains
+from cairn.native.batches import RowBatch
+from cairn.native.library import library
 from cairn.node.rows.routes import Routes
 from cairn.node.waiting import on_thread
 from cairn.sql import plans
+from cairn.sql.render.row_sql import insert_sql
 from cairn.storage.files.pieces import Row
 
 QUICK_ROWS = 500  # that are looked at on the event loop
@@ -49,6 +55,24 @@ def by_bucket(rows: Iterable[tuple[int, Row]]) -> ByBucket:
     for bucket, row in rows:
         found[bucket].append(row)
     return found
+
+
+def may_pack(plan: plans.InsertSelect, found: list[Row]) -> bool:
+    """Not with ON CONFLICT: packed rows are put in, and that is all."""
+    is_plain = plan.sql == insert_sql(plan.table, "fail")
+    return len(found) > QUICK_ROWS and is_plain and library() is not None
+
+
+async def packed_rows(plan: plans.InsertSelect, found: list[Row], buckets: int) -> PackedRows:
+    return await made_of(found, partial(_packed, plan, buckets))
+
+
+def _packed(plan: plans.InsertSelect, buckets: int, found: list[Row]) -> PackedRows:
+    """Piece by piece: nobody can come between one step of C."""
+    batch = RowBatch()
+    for at in range(0, len(found), QUICK_ROWS):
+        batch.add([row for _, row in plan.rows(found[at : at + QUICK_ROWS])])
+    return batch.sorted(buckets)
 
 
 class KeyedChanges:

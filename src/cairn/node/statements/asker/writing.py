@@ -30,6 +30,8 @@ from cairn.node.statements.asker.keyed import (
     by_bucket,
     forgotten,
     made_of,
+    may_pack,
+    packed_rows,
 )
 from cairn.node.statements.asker.owners import Owners, Params
 from cairn.node.statements.asker.reading import Reads
@@ -285,6 +287,10 @@ class _Statement:
                 return await self._insert(plan, plan.rows(params))
             case plans.InsertSelect():
                 found = await self._find(plan.read, params)
+                if self._back is None and may_pack(plan, found):
+                    buckets = self._owners.state.catalog.tiers[plan.tier].bucket_count
+                    packed = await packed_rows(plan, found, buckets)
+                    return await self.insert_packed(plan.table, plan.tier, packed)
                 rows = await made_of(found, plan.rows)
                 return await self._insert(plan, rows)
             case plans.ScatterWrite():

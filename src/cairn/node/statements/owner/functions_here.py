@@ -52,7 +52,7 @@ class FunctionsHere:
     ) -> None:
         """All functions, those that need no instance too. `through` changes those that tell of this
         instance and this moment: a block notes what they gave."""
-        functions.register(connection, self._apart)
+        functions.register(connection, self._apart, apsw.memory_used)
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, limits.VALUE_BYTES)
         for name, function in self._known().items():
             connection.create_scalar_function(name, known_by_name(name, through(function)), -1)

@@ -353,6 +353,8 @@ def ordered(scope: Scope, expr: Expr, node: exp.Expr) -> Order:
         expr = scope.binder.coerce(expr, S)
     if expr.type in ELEMENTS and expr.type not in (ColumnType.INTERVALS, ColumnType.JSONBS):
         expr = sorting_key(expr)
+    if expr.type is JB:
+        expr = folded(Call(ColumnType.VARBINARY, "x_json_key", (expr,)))
     if expr.type in UNORDERED:
         raise CairnError(
             f"could not identify an ordering operator for type {expr.type}", sqlstate="42883"

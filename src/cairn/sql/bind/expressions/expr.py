@@ -232,6 +232,9 @@ def compare(scope: Scope, name: str, left: Expr, right: Expr) -> Expr:
     if type_ in JSON and name in _EQUALITY:
         both = (scope.binder.coerce(each, type_) for each in (left, right))
         return Call(B, name, tuple(folded(Call(S, "c_json_canonical", (each,))) for each in both))
+    if type_ is JB:
+        both = (scope.binder.coerce(each, JB) for each in (left, right))
+        return Call(B, name, tuple(folded(Call(X, "x_json_key", (each,))) for each in both))
     if type_ in INCOMPARABLE:
         raise no_operator(name, left.type, right.type)
     if type_ in ELEMENTS and name not in _EQUALITY:
