@@ -63,7 +63,7 @@ class Post:
 class Follower:
     """Instance 2 of three, whose leader is 1 in term 1."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_started: bool = True) -> None:
         self.store = RaftStore(directory / "raft.db")
         self.store.connection.execute("BEGIN")
         self.store.put("term", 1)
@@ -82,7 +82,8 @@ class Follower:
             on_role=lambda: None,
             on_broken=self._broken,
         )
-        self.runner.start()
+        if is_started:
+            self.runner.start()
 
     @staticmethod
     def _broken(problem: BaseException) -> None:
@@ -107,6 +108,22 @@ class Follower:
             for each in self.post.sent
             if each.kind is MsgKind.APP_RESP and not each.reject
         )
+
+
+def test_who_is_spoken_to_before_it_starts_hears_everything(tmp_path: Path) -> None:
+    """Peers are served first: a message of the leader that came then made it deaf for ever."""
+
+    async def play() -> int:
+        node = Follower(tmp_path, is_started=False)
+        await node.hears(
+            MsgKind.APP, index=0, log_term=0, entries=(Entry(1, 1, EntryType.NORMAL, b""),)
+        )
+        node.runner.start()
+        await node.turns()
+        await node.writes()
+        return node.acknowledged()
+
+    assert asyncio.run(play()) == 1
 
 
 def test_a_commit_that_was_heard_before_an_entry_was_acknowledged_is_on_disk_with_it(

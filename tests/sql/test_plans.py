@@ -182,3 +182,23 @@ def test_importing_the_way_in_does_not_import_sqlglot() -> None:
 def test_groups_that_are_merged_are_made_by_a_hash(cluster: Cluster, text: str, kinds: str) -> None:
     (fragment,) = plan(cluster, text).fragments
     assert fragment.grouped.partition("packed_groups('")[2].partition("'")[0] == kinds
+
+
+@pytest.mark.parametrize(
+    ("join", "is_one_statement"),
+    [
+        ("(SELECT id AS k FROM t) a JOIN (SELECT v AS k FROM t) b ON a.k = b.k", True),
+        ("(SELECT id + 0 AS k, v FROM t) a JOIN t b ON a.v = b.v", True),
+        ("(SELECT id + 0 AS k FROM t) a JOIN (SELECT id + 0 AS k FROM t) b ON a.k = b.k", False),
+        ("(SELECT id + 0 AS k FROM t) a, t b WHERE a.k = b.v", False),
+    ],
+)
+def test_what_sub_queries_compute_is_joined_where_it_has_an_index(
+    join: str, *, is_one_statement: bool
+) -> None:
+    """As one statement SQLite would look at every pair of rows."""
+    cluster = Cluster()
+    cluster.run("CREATE TABLE t (id INT PRIMARY KEY, v INT)")
+    plan = prepare(f"SELECT count(*) FROM {join}", cluster.catalog, user_id=1).plan
+    assert isinstance(plan, ScatterRead)
+    assert (plan.alone is not None) is is_one_statement

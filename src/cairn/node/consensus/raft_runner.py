@@ -71,6 +71,7 @@ class RaftRunner:
         on_broken: Callable[[BaseException], None],
     ) -> None:
         self.raft_id = raft_id
+        self._loop = asyncio.get_running_loop()  # peers may speak before it starts
         self._runtime = runtime
         self._store, self._machine, self._disk, self._peers = store, machine, disk, peers
         self._on_applied, self._on_installed, self._on_role = on_applied, on_installed, on_role
@@ -106,7 +107,6 @@ class RaftRunner:
     # --- life ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
         self._campaign_if_alone()
         self._ticker = spawn(self._tick_for_ever(), "raft ticks")
         self.wake()

@@ -6,7 +6,21 @@ from __future__ import annotations
 from cairn.model.tables.catalog import Catalog
 from cairn.model.types.values import ColumnType
 from cairn.sql.functions.function_list import calls_late
-from cairn.sql.ir import Col, Gathered, Item, Param, Query, Select, has_given, output, scans_in
+from cairn.sql.ir import (
+    Col,
+    Derived,
+    Gathered,
+    Item,
+    Join,
+    Param,
+    Query,
+    Select,
+    columns_in,
+    has_given,
+    output,
+    scans_in,
+    walk,
+)
 from cairn.sql.plan.buckets import (
     Key,
     all_needed,
@@ -53,6 +67,8 @@ def read_alone(query: Query, catalog: Catalog, rel: int) -> ScatterRead | None:
     scans = scans_in(query)
     if has_given(query) or calls_late(query) or any(scan.table.is_temp for scan in scans):
         return None
+    if _meets_what_is_computed(query):
+        return None
     tier = check_one_tier(scan for scan in scans if not scan.table.is_global)
     if tier is None:
         return None
@@ -72,6 +88,26 @@ def read_alone(query: Query, catalog: Catalog, rel: int) -> ScatterRead | None:
     shown = tuple(Item(name, Col(type_, rel, at, name)) for at, (name, type_) in enumerate(columns))
     merged = Select(shown, Gathered(rel, 0))
     return ScatterRead((), (whole,), Renderer(Slots()).query(merged), lambda params: (), merged)
+
+
+def _meets_what_is_computed(query: Query) -> bool:
+    """Whether rows are joined by what a sub-query computes. SQLite puts the sub-query into the one
+    around it, and looks at every pair; for gathered rows it makes an index."""
+    computed = {
+        (each.rel, at)
+        for each in walk(query)
+        if isinstance(each, Derived) and isinstance(each.query, Select)
+        for at, item in enumerate(each.query.items)
+        if each.query.group is None and not isinstance(item.expr, Col)
+    }
+    conditions = [each.on for each in walk(query) if isinstance(each, Join)]
+    conditions += [
+        each.where
+        for each in walk(query)
+        if isinstance(each, Select) and isinstance(each.source, Join)
+    ]
+    found = (columns_in(each) for each in conditions if each is not None)
+    return bool(computed) and any((col.rel, col.at) in computed for cols in found for col in cols)
 
 
 def places_of(slots: Slots, catalog: Catalog, key: Key) -> Places | None:
