@@ -34,7 +34,9 @@ class Links:
 
 def taker(links: Links, moment: Moment) -> BackupTaker:
     others = cast(Any, None)  # what taking the moment needs, which has happened
-    found = BackupTaker(9, Path(), others, others, others, cast(Any, links), others, others)
+    found = BackupTaker(
+        9, Path(), others, others, others, cast(Any, links), others, others, voters=others
+    )
     found._moments[moment.id] = moment
     return found
 
