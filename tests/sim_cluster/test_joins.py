@@ -150,8 +150,8 @@ def only_the_first_look_counts(patch: Patch) -> None:
 class Slow(Joining):
     """Threads that begin late, answers of many pieces, ranges of few buckets."""
 
-    def __init__(self, patch: Patch) -> None:
-        super().__init__()
+    def __init__(self, patch: Patch, seed: int = 1) -> None:
+        super().__init__(seed)
         self.world.loop.thread_delay_s, self.piece_bytes, self.drops_soon = 0.005, 1, True
         patch.setattr(shares, "PIECE", 2)
 
@@ -199,7 +199,7 @@ def test_a_planted_bug_is_found(
     if when is not None:
         when(monkeypatch)
     bug(monkeypatch)
-    found = told(Slow(monkeypatch))
+    found = next(filter(None, (told(Slow(monkeypatch, seed)) for seed in (1, 2, 3))), None)
     assert found is not None and " told of SELECT " in found
 
 
