@@ -144,7 +144,7 @@ def binary(target: Target, chance: random.Random) -> None:
         "s": "ARRAY['a', '']",
     }
     shown = ", ".join([f"id + {first}", *(values.get(each, each) for each in names[1:])])
-    asked = f"COPY (SELECT {shown} FROM things WHERE id <= 3) TO STDOUT (FORMAT binary)"
+    asked = f"COPY (SELECT {shown} FROM things WHERE id IN (1, 2, 3)) TO STDOUT (FORMAT binary)"
     with target.node.connect() as connection:
         try:
             with connection.cursor().copy(asked) as reading:
