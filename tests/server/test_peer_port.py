@@ -196,7 +196,8 @@ def test_a_block_for_a_tier_that_is_not_there_is_refused(cluster: Cluster) -> No
 
     async def scene() -> str:
         link = await linked(node.peer_port, await member(node.peer, cluster.name))
-        body = {"items": [], "is_commit": True, "tier": "nowhere", "is_all": True}
+        items = [{"text": "SELECT 1", "user": 1, "now": 0}]
+        body = {"items": items, "is_commit": True, "tier": "nowhere", "is_all": True}
         try:
             await link.call("run_block", body, 10)
         except CairnError as refused:
