@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from cairn.model.types.values import ColumnType
+from cairn.model.types.values import OIDS, ColumnType
+from cairn.model.types.widths import Width
 
 
 class RowShape(msgspec.Struct, frozen=True):
@@ -27,3 +28,8 @@ class RowShape(msgspec.Struct, frozen=True):
     def label(self) -> int:
         """The letter of the messages."""
         return ord("d" if self.is_copy else "D")
+
+
+def oid_as(type_: ColumnType, code: int) -> int:
+    """PostgreSQL's number of the type that a column with this format code is told as."""
+    return OIDS[type_] if code <= 1 else Width(code).oid(type_)

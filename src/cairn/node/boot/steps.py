@@ -113,9 +113,7 @@ class Boot:
         discover = PeerCall("discover", DiscoverRequest, self._discover, Right.JOIN)
         self.expelled: CairnError | None = None
         self._reasons: dict[str, str] = {}  # address → why it refused us, told once
-        self._silences: dict[
-            str, str
-        ] = {}  # address → why it did not answer when it was last asked
+        self._silences: dict[str, str] = {}  # address → why it has not answered
         self._hopeless: dict[str, CairnError] = {}  # address → why it always will
         self._discover_call = discover
         self.peers = Peers(

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cairn.model.types.row_shape import RowShape
+from cairn.model.types.row_shape import RowShape, oid_as
 from cairn.model.types.shown import shown_reader
-from cairn.model.types.values import OIDS, ColumnType
-from cairn.model.types.widths import Width
+from cairn.model.types.values import ColumnType
 from cairn.pgwire.messages import TEXT_FORMAT
 from cairn.pgwire.values.formats import binary_encoder
 from cairn.server.scan.lines import WHOLE, text_writer
@@ -81,8 +80,7 @@ def column_writer(type_: ColumnType, scale: int | None, fmt: int) -> _Write:
         return lambda stored: _fixed_wide(stored, f">i{fmt if fmt > 1 else 8}")
     if type_ is ColumnType.DOUBLE:
         return lambda stored: _fixed_wide(stored, ">f8")
-    oid = OIDS[type_] if fmt <= 1 else Width(fmt).oid(type_)
-    read, encode = shown_reader(type_, scale), binary_encoder(oid)
+    read, encode = shown_reader(type_, scale), binary_encoder(oid_as(type_, fmt))
 
     def write(stored: Any) -> Any:
         shown = (None if value is None else read(value) if read else value for value in stored)

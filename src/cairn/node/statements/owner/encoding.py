@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from cairn.model.types.row_shape import RowShape
+from cairn.model.types.row_shape import RowShape, oid_as
 from cairn.model.types.shown import shown_reader
-from cairn.model.types.values import OIDS, ColumnType
-from cairn.model.types.widths import Width
+from cairn.model.types.values import ColumnType
 from cairn.native.batches import RowBatch
 from cairn.native.library import OutPlan, library
 from cairn.native.out_columns import GIVEN, out_columns
@@ -44,7 +43,10 @@ def converter(types: Sequence[ColumnType], scales: Sequence[int | None]) -> Conv
 def rows_encoder(shape: RowShape) -> Encode:
     """Stored rows to messages of a row each."""
     codes = zip(shape.types, shape.formats, strict=True)
-    column_oids, formats = [_oid(*each) for each in codes], [min(code, 1) for code in shape.formats]
+    column_oids, formats = (
+        [oid_as(*each) for each in codes],
+        [min(code, 1) for code in shape.formats],
+    )
     encode = row_encoder(column_oids, formats, shape.label)
     convert = converter(shape.types, shape.scales)
 
@@ -52,10 +54,6 @@ def rows_encoder(shape: RowShape) -> Encode:
         return b"".join(map(encode, rows if convert is None else convert(rows)))
 
     return _in_c(shape, made) or made
-
-
-def _oid(type_: ColumnType, code: int) -> int:
-    return OIDS[type_] if code <= 1 else Width(code).oid(type_)
 
 
 def _in_c(shape: RowShape, otherwise: Encode) -> Encode | None:

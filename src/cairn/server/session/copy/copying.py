@@ -94,8 +94,7 @@ async def copy_in(session: Session, cached: Cached) -> int:
             session.state = COPYING
             if columns is None:
                 columns = place.plan.columns
-                format_ = BINARY_FORMAT if is_binary(place.plan.options) else TEXT_FORMAT
-                session.pg.copy_in_response(format_, len(columns))
+                session.pg.copy_in_response(copying.format, len(columns))
                 session.flush()
             try:
                 whole = copying.run()
@@ -129,7 +128,7 @@ class CopyIn:
     ) -> None:
         self._session, self._place, plan = session, place, place.plan
         assert plan.table is not None
-        self._format = BINARY_FORMAT if is_binary(plan.options) else TEXT_FORMAT
+        self.format = BINARY_FORMAT if is_binary(plan.options) else TEXT_FORMAT
         self._parser = _parser(plan)
         self._again = list(sent)  # what an earlier attempt was sent
         self.sent: list[CopyData | CopyDone | CopyFail] = []  # while nothing is stored
@@ -151,7 +150,7 @@ class CopyIn:
         assert plan.insert is not None and plan.table is not None
         self._plan, self._table = plan, plan.table
         columns = filter(None, map(plan.table.column, plan.columns))
-        self._readers = [value_reader(column, self._format) for column in columns]
+        self._readers = [value_reader(column, self.format) for column in columns]
         self._required = [
             at
             for at, name in enumerate(plan.columns)
@@ -166,7 +165,7 @@ class CopyIn:
         if is_arrow(plan.options):
             self._decoder = arrow.BatchDecoder(plan.table, plan.columns, catalog)
         elif not plan.table.is_global:
-            self._maker = RowMaker(plan.table, plan.columns, catalog, self._format)
+            self._maker = RowMaker(plan.table, plan.columns, catalog, self.format)
         if plan.table.is_global:
             return
         self._sql = insert_text(plan.table)
@@ -311,7 +310,7 @@ class CopyIn:
         except (CairnError, ValueError, OverflowError):
             first = self._parser.line - len(read[0]) + 1
             names = self._plan.columns
-            found = find_bad_line(self._table, names, read, first, self._format)
+            found = find_bad_line(self._table, names, read, first, self.format)
             if found is None:
                 raise
             raise found from None
