@@ -39,8 +39,8 @@ def insert(request: pytest.FixtureRequest) -> Iterator[Any]:
     connection.execute("CREATE TABLE t600(b, c1, c2, c3, PRIMARY KEY (b, c1)) WITHOUT ROWID")
     made = PackedInsert(connection)
     if request.param == "Python":
-        made._is_there = False
-    elif not made._is_there:
+        made.is_there = False
+    elif not made.is_there:
         pytest.skip("there was no compiler")
     yield made
     connection.close()

@@ -111,7 +111,7 @@ OF_KEPT: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         *("9", "kept: what is put back is told twice", SHAPES),
-        "        with self._unheard():\n            carry_out()\n",
+        "        with self.unheard():\n            carry_out()\n",
         "        carry_out()\n",
         UNIT + "what_is_put_back_is_as_if_it_had_been_run",
     ),
@@ -165,8 +165,8 @@ OF_KEPT: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         *("9", "kept: what the hook is not told touches nothing", SHAPES),
-        "        self.touched.all()\n        with self._unheard():\n",
-        "        with self._unheard():\n",
+        "        self.touched.all()\n        with self.unheard():\n",
+        "        with self.unheard():\n",
         ROWS + "changes_behind_the_back_of_the_hook_touch_everything",
     ),
     (

@@ -12,6 +12,7 @@ from cairn.model.log.ranges import Predicate
 from cairn.model.members.moves import MoveSeen
 from cairn.model.members.topology import Instance
 from cairn.model.sharding.parts import ByBuckets
+from cairn.model.tables.schema import Index
 from cairn.model.types.row_shape import RowShape
 
 #: A time to wait that a timer can take: NaN and infinity are refused with the request.
@@ -291,6 +292,21 @@ class SchemaChangeResponse(msgspec.Struct, frozen=True):
     refusal: str | None = None
     sqlstate: str = ""
     hint: str | None = None
+
+
+class FillIndexRequest(msgspec.Struct, frozen=True):
+    """Fill an index of a large table before it is made: asked again and again until it is filled.
+
+    Its number is not known yet, nor is its name taken.
+    """
+
+    index: Index
+
+
+class FillIndexResponse(msgspec.Struct, frozen=True, omit_defaults=True):
+    is_filled: bool
+    done: Count = 0
+    count: Count = 0
 
 
 class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):

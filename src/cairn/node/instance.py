@@ -22,6 +22,7 @@ from cairn.model.rpc import (
     DamageReport,
     Empty,
     ExpelRequest,
+    FillIndexRequest,
     ForgetNumbers,
     IndexResponse,
     JoinRequest,
@@ -65,6 +66,7 @@ from cairn.node.rows.backups import Backups
 from cairn.node.rows.ballots import BallotRequest
 from cairn.node.rows.copies import CopyRequest
 from cairn.node.rows.data_plane import DataPlane
+from cairn.node.rows.filling import Filling
 from cairn.node.rows.health import CompareRequest, Health
 from cairn.node.rows.leases import LeaseGiver, LeaseHolder
 from cairn.node.rows.local_tables import LocalTables
@@ -81,6 +83,7 @@ from cairn.node.statements.asker.reading import Reads
 from cairn.node.statements.asker.writing import Writes
 from cairn.node.statements.blocks.asking import Blocks
 from cairn.node.statements.blocks.block_owner import BlockOwner
+from cairn.node.statements.changes.filled_first import FilledFirst
 from cairn.node.statements.changes.schema_changes import SchemaChanges
 from cairn.node.statements.changes.under_way import LetWritesEnd
 from cairn.node.statements.executor import Executor
@@ -262,8 +265,10 @@ class Instance:
             self.moving,
             *(self.store.path, self._raft_disk, functions.register, self.leader.catch_up),
         )
+        self.filling = Filling(self.name, state, self.data, functions.register)
         self.schema_changes = SchemaChanges(
-            state, runner, self.leader, proposer, voters, peers, chance, verifier
+            *(state, runner, self.leader, proposer, voters, peers, chance, verifier),
+            FilledFirst(self.raft_id, state, peers, self.filling.answer),
         )
         first = int(self.runtime.boot_clock() * 1e6)  # past all of the life before
         reads = Reads(Owners(self.raft_id, state, peers, voters, self.execution, first))
@@ -306,22 +311,9 @@ class Instance:
         )
         self.governor = GovernorRunner(steps, self.local.write_governor)
         self.news = News(
-            self.name,
-            self.raft_id,
-            self.life,
-            self.state,
-            self.runner,
-            peers,
-            self.local,
-            self.lease_giver,
-            self.proposer,
-            self.schema_changes,
-            self.executor,
-            self.data,
-            self.replication,
-            self.moving,
-            self.move_driver,
-            self.governor,
+            *(self.name, self.raft_id, self.life, self.state, self.runner, peers, self.local),
+            *(self.lease_giver, self.proposer, self.schema_changes, self.executor, self.data),
+            *(self.replication, self.moving, self.move_driver, self.governor),
         )
         self.news.on_applied.append(self.locks.applied)
         self.news.on_installed.append(self.locks.installed)
@@ -435,6 +427,7 @@ class Instance:
             PeerCall("replicated", ReplicatedRequest, replication.follower.caught_up, raft),
             PeerCall("see_closing", ClosingRequest, data.see_closing, raft),
             PeerCall("apply_schema_change", SchemaChangeRequest, data.change_schema, raft),
+            PeerCall("fill_index", FillIndexRequest, self.filling.answer, raft),
             PeerCall("let_writes_end", SchemaChangeRequest, writes_end.answer, raft),
             PeerCall("report_links", LinkReport, self.governor.note_links, raft),
             PeerCall("report_damage", DamageReport, self.governor.note_damage, raft),

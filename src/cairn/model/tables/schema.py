@@ -323,13 +323,18 @@ def compared_values(
     )
 
 
-def create_index_sql(table: Table, index: Index) -> str:
-    columns = ", ".join(
+def index_parts(table: Table, index: Index) -> list[str]:
+    """What SQLite keeps of a row in an index, before its key."""
+    return [
         compared_column(table, table.position(part)) if isinstance(part, str) else part.rule
         for part in index.parts
-    )
+    ]
+
+
+def create_index_sql(table: Table, index: Index) -> str:
     unique = "UNIQUE " if index.unique else ""
     where = f" WHERE {index.rule}" if index.rule else ""
+    columns = ", ".join(index_parts(table, index))
     made = f"CREATE {unique}INDEX {index.physical_name} ON {table.physical_name} ({columns})"
     return made + where
 

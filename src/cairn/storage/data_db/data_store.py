@@ -41,6 +41,7 @@ from cairn.native.loading import POINTS, load
 from cairn.native.point_inserts import RECORD_LOST, InsertRoom, PointInsert
 from cairn.storage.data_db import operations
 from cairn.storage.data_db.fence import Fence
+from cairn.storage.data_db.hidden_indexes import HiddenIndexes
 from cairn.storage.data_db.log_tables import PUT_RECORD, open_log, place
 from cairn.storage.data_db.packed_insert import PackedInsert
 from cairn.storage.data_db.shapes import RowTables
@@ -100,6 +101,8 @@ class DataStore(RowTables):
                 self.connection.execute(f"ATTACH 'file:{raft}?mode=ro' AS raft")
             self.connection.execute(_SCHEMA + operations.SCHEMA)
             open_log(self.connection)
+            self.hidden = HiddenIndexes(self.connection, takes_packed=self.packed.is_there)
+            self.hidden.forget_left()
             super().__init__(path.parent)
             self.reload()
         except apsw.Error as problem:

@@ -25,7 +25,7 @@ class PackedInsert:
 
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
-        self._is_there = load(connection, PACKED_ROWS)
+        self.is_there = load(connection, PACKED_ROWS)
 
     def insert(self, table: Table, packed: Buffer) -> int:
         """How many. Raises what SQLite raises, or `DecodeError` for what is no list of its rows."""
@@ -72,7 +72,7 @@ class PackedInsert:
         return None if found is None else tuple(found)
 
     def is_in_c(self, table: Table) -> bool:
-        return self._is_there and len(table.columns) < PACKED_WIDTH
+        return self.is_there and len(table.columns) < PACKED_WIDTH
 
     def _insert_in_c(self, table: Table, packed: Buffer, width: int) -> int:
         rows, count = split_head(packed)

@@ -21,6 +21,7 @@ from cairn.model.tables.schema import (
     create_index_sql,
     create_table_sql,
 )
+from cairn.storage.data_db.hidden_indexes import HiddenIndexes
 from cairn.storage.data_db.kin import Enforcing, Kin, no_pairs, rekeyed_rows
 from cairn.storage.data_db.long.gathering import Gathering
 from cairn.storage.data_db.touched import Touched
@@ -39,6 +40,7 @@ class RowTables:
     """What `data.db` has of rows, and what the statement that is running did to them."""
 
     connection: apsw.Connection
+    hidden: HiddenIndexes
 
     def __init__(self, directory: Path) -> None:
         self._gathered = Gathering(directory, lambda table: table in self.kin)
@@ -113,11 +115,11 @@ class RowTables:
     def unobserved(self) -> Iterator[None]:
         """For changes that somebody has told already: the hook need not tell them again."""
         self.touched.all()
-        with self._unheard():
+        with self.unheard():
             yield
 
     @contextlib.contextmanager
-    def _unheard(self) -> Iterator[None]:
+    def unheard(self) -> Iterator[None]:
         self.connection.preupdate_hook(None)
         try:
             yield
@@ -127,7 +129,7 @@ class RowTables:
     def repeat(self, changes: Sequence[RowChange], carry_out: Callable[[], None]) -> None:
         """Changes that a statement made before and took back, as part of the one that is running.
         The rows are as they were then, and tables are not tied to others."""
-        with self._unheard():
+        with self.unheard():
             carry_out()
         self._changes.extend(changes)
         self._gathered.enforced = len(self._changes)
@@ -214,9 +216,10 @@ class RowTables:
             return
         known = self._index_texts(have)
         # A number may have been given to another index since.
-        wanted = {each.physical_name: create_index_sql(want, each) for each in shape.indexes}
+        wanted = {each: create_index_sql(want, each) for each in shape.indexes}
+        texts = wanted.values()
         for name, text in known.items():
-            if wanted.get(name) != text:
+            if text not in texts:
                 execute(f"DROP INDEX IF EXISTS {name}")
         if have is None:
             execute(create_table_sql(want))
@@ -225,8 +228,8 @@ class RowTables:
             if shape.truncate:
                 with self.unobserved():  # page by page, not row by row
                     execute(f"DELETE FROM {want.physical_name}")
-        for name, text in wanted.items():
-            if known.get(name) != text:
+        for index, text in wanted.items():
+            if known.get(index.physical_name) != text and not self.hidden.show(want, index):
                 execute(text)
         body = msgspec.msgpack.encode((want, shape.indexes))
         execute("INSERT OR REPLACE INTO local_table VALUES (?, ?)", (want.id, body))

@@ -7,6 +7,8 @@ every row, also at those that are not ours any more.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import apsw
@@ -27,20 +29,29 @@ def reshape(connection: apsw.Connection, have: Table, want: Table) -> None:
 
 
 def _rewrite(connection: apsw.Connection, table: Table) -> None:
-    execute, name = connection.execute, table.physical_name
+    name = table.physical_name
     before = _layout(connection, name)
-    execute("PRAGMA writable_schema = ON")
-    try:
-        execute(
+    with writable_schema(connection):
+        connection.execute(
             "UPDATE sqlite_schema SET sql = ? WHERE type = 'table' AND name = ?",
             (create_table_sql(table), name),
         )
-        version: Any = execute("PRAGMA schema_version").fetchone()
-        execute(f"PRAGMA schema_version = {version[0] + 1}")  # everybody reads the text anew
-    finally:
-        execute("PRAGMA writable_schema = OFF")
     if _layout(connection, name)[: len(before)] != before:  # else rows would be read wrongly
         raise CairnError(f"the columns of {name} would lie elsewhere", sqlstate="XX000")
+
+
+@contextmanager
+def writable_schema(connection: apsw.Connection) -> Iterator[None]:
+    """The texts of tables and indexes may be changed here; everybody reads them anew then."""
+    execute = connection.execute
+    before: Any = execute("PRAGMA writable_schema").fetchone()
+    execute("PRAGMA writable_schema = ON")
+    try:
+        yield
+        version: Any = execute("PRAGMA schema_version").fetchone()
+        execute(f"PRAGMA schema_version = {version[0] + 1}")
+    finally:
+        execute(f"PRAGMA writable_schema = {before[0]}")
 
 
 def _layout(connection: apsw.Connection, name: str) -> list[Any]:

@@ -50,6 +50,7 @@ from cairn.node.statements.changes.access import (
     check_password,
     setting_ops,
 )
+from cairn.node.statements.changes.filled_first import FilledFirst
 from cairn.node.statements.changes.routines import LAST_ROUTINE_ID, routine_ops
 from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan, RoutinePlan
 from cairn.sql.statements.passwords import is_verifier
@@ -84,12 +85,14 @@ class SchemaChanges:
         peers: Peers,
         chance: random.Random,
         make_verifier: Callable[[str], str],
+        filled_first: FilledFirst,
     ) -> None:
         self._state, self._runner, self._leader, self._proposer = state, runner, leader, proposer
         self._voters, self._peers, self._chance = voters, peers, chance
-        self._make_verifier = make_verifier
+        self._make_verifier, self._filled_first = make_verifier, filled_first
         self._outcomes: dict[int, CairnError | None] = {}  # schema version → how it ended
         self._ended = asyncio.Condition()
+        self._heard: dict[int, float] = {}  # when instances answered that fill a queued index
 
     # --- DDL --------------------------------------------------------------------------------------
 
@@ -112,6 +115,8 @@ class SchemaChanges:
         if governor_op_id is not None and not self._runner.is_leader:
             raise NotLeader("an operation of the queue is run on the leader only")
         loop = asyncio.get_running_loop()
+        by = min(loop.time() + (plan.timeout or math.inf), deadline or math.inf)
+        await self._fill_first(plan, governor_op_id is not None, by, wanted)
         limit_s = plan.timeout or float(self._state.setting("sql_ddl_timeout", 60.0))
         deadline = min(loop.time() + limit_s, deadline or math.inf)
         failover_by = min(deadline, loop.time() + FAILOVER_S)
@@ -142,6 +147,24 @@ class SchemaChanges:
         if plan.wait_applied == "globally":
             await self._wait_everywhere(deadline)
         return True
+
+    async def _fill_first(
+        self, plan: DdlPlan, is_queued: bool, by: float, wanted: Callable[[], object]
+    ) -> None:
+        """An index of a large table; the governor does not wait for it, and comes again."""
+        found = None
+        with suppress(CairnError):  # told when it is prepared, by a picture that is not old
+            found = plan.build(self._state.catalog, 0, 0)
+        if not isinstance(found, ops.CreateIndex):
+            return
+        index = found.index
+        table = self._state.catalog.table_by_id(index.table_id)
+        if table is None or table.is_global:
+            return
+        if not is_queued:
+            await self._filled_first.wait(table, index, by, wanted)
+        elif not await self._filled_first.look(table, index, self._heard):
+            raise CasRetry(f"index {index.name} is being filled")
 
     async def _prepare(
         self,

@@ -1,0 +1,82 @@
+"""CREATE INDEX on a large table: its entries are made first, and the table is not held up for it.
+
+While a schema change is being made its table cannot be used, and its masters write nothing else.
+So every instance that has rows of the table is asked to fill the index beforehand
+(`node/rows/filling.py`), for as long as that takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from cairn.model.errors import TimedOut, Unreachable
+from cairn.model.members.topology import Grade
+from cairn.model.members.topology import Instance as InstanceRow
+from cairn.model.rpc import FillIndexRequest, FillIndexResponse
+from cairn.model.tables.schema import Index, Table
+from cairn.net.peers import Peers
+from cairn.node.consensus.global_state import GlobalState
+
+ASK_S = 5.0
+LOOK_S = 0.2
+SILENT_S = 10.0  # who does not answer for so long makes the index when the schema change comes
+
+Fill = Callable[[FillIndexRequest], Awaitable[FillIndexResponse]]
+
+
+class FilledFirst:
+    """`here` fills at this instance."""
+
+    def __init__(self, raft_id: int, state: GlobalState, peers: Peers, here: Fill) -> None:
+        self._raft_id, self._state, self._peers, self._here = raft_id, state, peers, here
+
+    async def wait(
+        self, table: Table, index: Index, deadline: float, wanted: Callable[[], object]
+    ) -> None:
+        """Until all have filled it. `wanted` raises when nobody waits for the index any more."""
+        loop = asyncio.get_running_loop()
+        heard: dict[int, float] = {}
+        while not await self.look(table, index, heard):
+            wanted()
+            if loop.time() >= deadline:
+                raise TimedOut(
+                    f"index {index.name} was not filled in time",
+                    hint="nothing was changed; allow more time",
+                )
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self, table: Table, index: Index, heard: dict[int, float]) -> bool:
+        """Whether all have filled it; asked for the first time, they begin. `heard`: when each of
+        them answered last."""
+        request = FillIndexRequest(index)
+        rows = self._holders(table)
+        found = await asyncio.gather(*(self._ask(row, request, heard) for row in rows))
+        return all(found)
+
+    def _holders(self, table: Table) -> list[InstanceRow]:
+        tier = table.sharding.tier if table.sharding is not None else ""
+        cluster = self._state.cluster
+        return [
+            row
+            for row in cluster.instances.values()
+            if row.tier == tier
+            and row.current_state.grade is row.target_state.grade is Grade.ONLINE
+            and row.replicaset_name in cluster.replicasets
+        ]
+
+    async def _ask(
+        self, row: InstanceRow, request: FillIndexRequest, heard: dict[int, float]
+    ) -> bool:
+        now = asyncio.get_running_loop().time()
+        try:
+            if row.raft_id == self._raft_id:
+                answer = await self._here(request)
+            else:
+                answer = await self._peers.call(
+                    row.raft_id, "fill_index", request, FillIndexResponse, ASK_S
+                )
+        except Unreachable:
+            return now - heard.setdefault(row.raft_id, now) > SILENT_S
+        heard[row.raft_id] = now
+        return answer.is_filled
