@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from cairn.sim.cluster import world
+from cairn.sim.cluster.filled_indexes import with_filled_indexes
 from cairn.sim.cluster.history import Result, run_seed
 from cairn.sim.cluster.queue.queue_kills import run_all
 from cairn.sim.cluster.row_history import run_row_seed
@@ -58,6 +59,16 @@ IN_PARTS = (
     *("bank-moves", "bank-strikes", "bank-modes", "kin-moves-strikes"),
 )
 KINDS |= {f"parts-{name}": in_parts(KINDS[name]) for name in IN_PARTS}
+#: The same with indexes that are filled before they are made, as those of large tables are.
+FILLED = tuple(
+    f"bank-{kind}"
+    for kind in (
+        *("calm", "masters", "strikes", "restarts", "columns", "truncates", "copies-moves"),
+        *("moves", "moves-strikes", "members", "blackouts", "old-files", "mix"),
+    )
+    if f"bank-{kind}" in KINDS
+)
+KINDS |= {f"filled-{name}": with_filled_indexes(KINDS[name]) for name in FILLED}
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
 
 

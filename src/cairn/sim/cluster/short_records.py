@@ -14,6 +14,7 @@ from typing import Any
 from zlib import crc32
 
 from cairn.node.rows import relay
+from cairn.sim.cluster.changed import changed
 from cairn.sim.cluster.history import Result
 from cairn.storage.data_db import data_store
 from cairn.storage.data_db.long import gathering
@@ -36,19 +37,13 @@ def _is_short(room: Room, more: int) -> bool:
 
 @contextmanager
 def short_records(*, while_it_runs: bool = True, is_cramped: bool = False) -> Iterator[None]:
-    changed = list(_PARTS)
+    values = list(_PARTS)
     if while_it_runs:
-        changed.append(_WHILE_IT_RUNS)
+        values.append(_WHILE_IT_RUNS)
     if is_cramped:
-        changed.append((Room, "is_short", _is_short))
-    before = [getattr(where, name) for where, name, _ in changed]
-    for where, name, value in changed:
-        setattr(where, name, value)
-    try:
+        values.append((Room, "is_short", _is_short))
+    with changed(values):
         yield
-    finally:
-        for (where, name, _), value in zip(changed, before, strict=True):
-            setattr(where, name, value)
 
 
 def in_parts(run: Callable[[int], Result]) -> Callable[[int], Result]:
