@@ -167,6 +167,7 @@ def test_an_index_that_is_filled_while_rows_change_is_whole(
         for _ in range(3):
             disturb(store, chance)
         check_file(store.path)  # a start in the middle finds nothing wrong
+        assert store.connection.execute("SELECT * FROM x1024_rows").fetchall() == []
     keys.close()
     assert in_one(store, lambda: hidden.is_filled(TABLE, index))
     for _ in range(30):
@@ -194,6 +195,9 @@ def test_nobody_reads_a_hidden_index(store: DataStore) -> None:
     for where in ("c1 > 0", "c1 IS NULL", "c1 = 3 AND bucket_id IS NOT 3", "bucket_id IS NOT 'h'"):
         plan = reader.execute(f"EXPLAIN QUERY PLAN SELECT c1 FROM t1024 WHERE {where}").fetchall()
         assert "x1024" not in str(plan)
+    in_one(store, lambda: store.hidden.begin(TABLE, INDEXES["some rows"]))
+    plan = reader.execute("EXPLAIN QUERY PLAN SELECT c4 FROM t1024 WHERE c4 > 5").fetchall()
+    assert "x1024" not in str(plan)
     reader.close()
 
 

@@ -42,7 +42,7 @@ class _Fill:
     def __init__(self, index: Index, now: float) -> None:
         self.index, self.asked_at = index, now
         self.done = self.count = 0
-        self.is_filled = False
+        self.is_filled = self.is_hidden = False
         self.problem: CairnError | None = None
 
     def is_for(self, index: Index) -> bool:
@@ -73,7 +73,7 @@ class Filling:
             return FillIndexResponse(is_filled=True)
         _check(table, request.index)
         fill = self._fills.get(table.id)
-        if fill is None:
+        if fill is None or self._is_used(fill):
             fill = self._fills[table.id] = _Fill(request.index, now)
             spawn(self._run(fill, table), f"fill an index of {table.name}")
         elif fill.is_for(request.index):
@@ -83,6 +83,14 @@ class Filling:
         if fill.problem is not None:
             raise fill.problem
         return FillIndexResponse(fill.is_filled, fill.done, fill.count)
+
+    def _is_used(self, fill: _Fill) -> bool:
+        """Whether a schema change has taken it: the next one needs another."""
+        return (
+            fill.is_hidden
+            and fill.is_filled
+            and fill.index.table_id not in self._data.store.hidden.whole
+        )
 
     def _is_wanted(self, fill: _Fill) -> bool:
         return asyncio.get_running_loop().time() - fill.asked_at < UNASKED_S
@@ -100,8 +108,11 @@ class Filling:
             while self._is_wanted(fill):
                 await asyncio.sleep(LOOK_S)
         finally:
-            del self._fills[table.id]
-        await self._write(partial(self._data.store.hidden.drop, table.id))
+            is_last = self._fills.get(table.id) is fill
+            if is_last:
+                del self._fills[table.id]
+        if is_last:
+            await self._write(partial(self._data.store.hidden.drop, table.id))
 
     async def _write(self, work: Callable[[], T]) -> T:
         """On the writer. What SQLite refuses of an index ends the filling and nothing else."""
@@ -116,6 +127,7 @@ class Filling:
 
     async def _fill(self, fill: _Fill, table: Table) -> None:
         hidden, index = self._data.store.hidden, fill.index
+        fill.is_hidden = True
         await self._write(partial(hidden.begin, table, index))
         keys = await asyncio.to_thread(KeyList, self._data.store.path, table, index, self._register)
         try:

@@ -75,7 +75,7 @@ class HiddenIndexes:
 
     def __init__(self, connection: apsw.Connection, *, takes_packed: bool) -> None:
         self._connection, self._takes_packed = connection, takes_packed
-        self._whole: dict[int, str] = {}  # table → what its hidden index is, once it is whole
+        self.whole: dict[int, str] = {}  # table → what its hidden index is, once it has all rows
 
     def begin(self, table: Table, index: Index) -> None:
         self.drop(table.id)
@@ -124,13 +124,13 @@ class HiddenIndexes:
         """All rows of the beginning have been added. False: the index is gone."""
         if not self.has(table.id):
             return False
-        self._whole[table.id] = _kind(table, index)
+        self.whole[table.id] = _kind(table, index)
         return True
 
     def show(self, table: Table, index: Index) -> bool:
         """Part of a schema change: the whole index appears under its name. False: there is none
         like it, and it has to be made. Raises like SQLite where rows forbid a UNIQUE one."""
-        if self._whole.get(table.id) != _kind(table, index) or not self.has(table.id):
+        if self.whole.get(table.id) != _kind(table, index) or not self.has(table.id):
             return False
         if index.unique:
             self._check_unique(table, index)
@@ -158,7 +158,7 @@ class HiddenIndexes:
 
     def drop(self, table_id: int) -> None:
         """What is left of one, if anything is."""
-        self._whole.pop(table_id, None)
+        self.whole.pop(table_id, None)
         self._connection.execute(f"DROP INDEX IF EXISTS {hidden_name(table_id)}")
         self._connection.execute(f"DROP TABLE IF EXISTS {_rows_name(table_id)}")
         if not self._names():

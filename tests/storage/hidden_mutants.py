@@ -1,0 +1,76 @@
+"""The rules of indexes that are filled before they are made, taken out one at a time.
+
+`python -m tests.replication.run_mutants hidden:` plants them.
+"""
+
+from __future__ import annotations
+
+HIDDEN, KEYS = "storage/data_db/hidden_indexes.py", "storage/data_db/key_list.py"
+DATA_STORE, FILLING = "storage/data_db/data_store.py", "node/rows/filling.py"
+UNIT = "tests/storage/test_hidden_indexes.py::test_"
+REAL = "tests/cluster/test_large_indexes.py::test_"
+WHOLE = UNIT + "an_index_that_is_filled_while_rows_change_is_whole"
+CRASH = UNIT + "what_a_crash_leaves_is_forgotten_at_the_next_start"
+
+#: (rule, name, file, old, new, test)
+OF_HIDDEN: tuple[tuple[str, str, str, str, str, str], ...] = (
+    (
+        *("DDL", "hidden: a row without an entry cannot go", HIDDEN),
+        *('        self._connection.execute("PRAGMA writable_schema = ON")\n', ""),
+        WHOLE,
+    ),
+    (
+        *("DDL", "hidden: questions are answered by it", HIDDEN),
+        *("return _text(hidden_name(table.id), table.physical_name, table, index, _ALL_ROWS)",),
+        *("return _text(hidden_name(table.id), table.physical_name, table, index)",),
+        UNIT + "nobody_reads_a_hidden_index",
+    ),
+    (
+        *("DDL", "hidden: it is shown before it is filled", HIDDEN),
+        *("self.whole.get(table.id) != _kind(table, index) or not", "not"),
+        UNIT + "one_that_is_not_filled_or_is_of_other_columns_is_not_shown",
+    ),
+    (
+        *("DDL", "hidden: equal rows are not looked for", HIDDEN),
+        *("        if index.unique:\n            self._check_unique(table, index)\n", ""),
+        UNIT + "a_unique_index_is_refused_where_two_rows_are_equal",
+    ),
+    (
+        *("DDL", "hidden: NULLs are equal", HIDDEN),
+        *('" AND ".join(f"{part} IS NOT NULL" for part in parts)', '"true"'),
+        UNIT + "a_unique_index_is_refused_where_two_rows_are_equal",
+    ),
+    (
+        *("DDL", "hidden: what a crash left stays", DATA_STORE),
+        *("            self.hidden.forget_left()\n", ""),
+        CRASH,
+    ),
+    (
+        *("DDL", "hidden: questions with a part of its condition are answered by it", HIDDEN),
+        *('" AND ".join(f"({each})" for each in', '" AND ".join(f"{each}" for each in'),
+        UNIT + "nobody_reads_a_hidden_index",
+    ),
+    (
+        *("DDL", "hidden: keys of the last bucket of a piece are left out", KEYS),
+        *('f"{BUCKET_COLUMN} BETWEEN ? AND ?"', 'f"{BUCKET_COLUMN} >= ? AND {BUCKET_COLUMN} < ?"'),
+        WHOLE,
+    ),
+    (
+        *("DDL", "hidden: the copies of rows stay", HIDDEN),
+        *('        self._connection.execute(f"DELETE FROM {rows}")\n', ""),
+        WHOLE,
+    ),
+    (
+        *("DDL", "hidden: keys are looked for before the index is there", FILLING),
+        *(
+            "        await self._write(partial(hidden.begin, table, index))\n",
+            "        await asyncio.sleep(0)\n",
+        ),
+        REAL + "writes_go_on_while_an_index_is_filled",
+    ),
+    (
+        *("DDL", "hidden: nobody fills it first", FILLING),
+        *("SMALL_ROWS = 50_000", "SMALL_ROWS = 500_000_000"),
+        REAL + "a_kill_in_the_middle_leaves_nothing_that_is_not_whole",
+    ),
+)
