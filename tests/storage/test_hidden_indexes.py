@@ -196,6 +196,7 @@ def test_nobody_reads_a_hidden_index(store: DataStore) -> None:
         plan = reader.execute(f"EXPLAIN QUERY PLAN SELECT c1 FROM t1024 WHERE {where}").fetchall()
         assert "x1024" not in str(plan)
     in_one(store, lambda: store.hidden.begin(TABLE, INDEXES["some rows"]))
+    reader.execute("SELECT count(*) FROM t1024").fetchall()  # from here on it knows of this one
     plan = reader.execute("EXPLAIN QUERY PLAN SELECT c4 FROM t1024 WHERE c4 > 5").fetchall()
     assert "x1024" not in str(plan)
     reader.close()
