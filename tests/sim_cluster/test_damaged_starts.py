@@ -19,6 +19,7 @@ from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.registers import why_unequal
 from cairn.sim.cluster.node import SimNode
 from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.files import sqlite
 from cairn.storage.files.sqlite import Unreadable, log_of
 from tests.sim_cluster.scenes import Triple, founded, inside, played, world_of
 from tests.sim_cluster.test_data_rules import in_process
@@ -94,6 +95,13 @@ def settle_on_disk(node: SimNode) -> None:
     store.connection.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchall()
 
 
+@pytest.fixture(params=["small", "large"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large file is used before it is read: the damage is found while others rely on it."""
+    if request.param == "large":
+        monkeypatch.setattr(sqlite, "WHOLE_BYTES", 0)
+
+
 def problems(scene: Triple) -> list[str]:
     return [line for node in scene.world.nodes.values() for line in inside(node).health.problems()]
 
@@ -126,6 +134,7 @@ def cases() -> Iterator[Any]:
         yield pytest.param(damage, killed, who, mode, marks=marks)
 
 
+@pytest.mark.usefixtures("size")
 @pytest.mark.parametrize(("damage", "killed", "who", "mode"), [*cases()])
 def test_who_finds_its_rows_damaged_at_its_start_gets_those_of_the_others(
     damage: str, killed: str, who: str, mode: str

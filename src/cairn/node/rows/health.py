@@ -34,14 +34,14 @@ from cairn.node.rows.data_plane import DataPlane
 from cairn.node.rows.place import Place
 from cairn.storage.data_db.full_copy import can_be_copied
 from cairn.storage.files import checksums, setting_aside
-from cairn.storage.files.scrub import Digest, Span, compare, digest, is_whole, trees_of
+from cairn.storage.files.scrub import Digest, Span, compare, digest, is_whole, suspects, trees_of
 
 log = logging.getLogger("cairn.scrub")
 
 INTERVAL_S = 86_400.0  # unless `scrub_interval` says otherwise; 0: never by itself
 ROWS_PER_S = 20_000  # unless `scrub_rows_per_s` says otherwise; 0: no limit
 PIECE_ROWS = 2_000  # aimed at: what is read in one go
-TREE_ROWS = 1_000  # what a tree of pages counts for the rate
+TREE_ROWS = 1_000  # what a tree, or a megabyte of pages, counts for the rate
 LOOK_S = 1.0
 TRIES = 20  # of one piece whose rows change all the time
 AGAIN_S = 0.2
@@ -97,6 +97,7 @@ class Health:
         loop = asyncio.get_running_loop()
         self._alarm = lambda: _wake(loop, self._is_told)
         checksums.listeners.append(self._alarm)
+        self._is_unread = not data.store.is_read
         if data.store.damage:
             self._is_told.set()
 
@@ -164,9 +165,12 @@ class Health:
             await self._wait(LOOK_S)
             interval_s = self._interval_s() if self.scrubs else self._interval_s() / 10
             is_due = 0 < interval_s <= loop.time() - since
-            if self._is_told.is_set() or is_due:
+            if self._is_told.is_set():
                 self._is_told.clear()
                 await self.look()
+            elif is_due or self._is_unread:
+                await self.look(is_slow=True)
+            self._is_unread = False
             if is_due or (self._is_suspected and self._is_replica()):
                 self._is_suspected = False
                 await self.compare()
@@ -182,10 +186,13 @@ class Health:
         except TimeoutError:
             return
 
-    async def look(self) -> None:
-        """Read every page of both files."""
+    async def look(self, *, is_slow: bool = False) -> None:
+        """Read every page of both files. Slowly: some at a time, and nobody has to wait for that;
+        where something seems to be wrong, all of it again to know what."""
         for path in (self._raft_path, self._data.store.path):
-            bad = await self._bad_trees(path)
+            bad: list[str] = []
+            if not is_slow or not checksums.IS_LOADED or await self._is_suspect(path):
+                bad = await self._bad_trees(path)
             if path.name == "data.db":
                 self._can_give = can_be_copied(self._data.store, bad)
             if bad:
@@ -194,6 +201,13 @@ class Health:
             elif path.name in self.damage and "checksum" in self.damage[path.name]:
                 del self.damage[path.name]  # the pages were written anew
         self._looked_at = asyncio.get_running_loop().time()
+
+    async def _is_suspect(self, path: Path) -> bool:
+        first, is_bad = 1, False
+        while first and not is_bad:
+            first, is_bad = await asyncio.to_thread(suspects, path, first)
+            await self._rest(TREE_ROWS)
+        return is_bad
 
     async def _bad_trees(self, path: Path) -> list[str]:
         bad: list[str] = []

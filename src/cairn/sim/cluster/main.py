@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from cairn.sim.cluster import world
-from cairn.sim.cluster.filled_indexes import with_filled_indexes
+from cairn.sim.cluster.as_if_large import as_if_large
 from cairn.sim.cluster.history import Result, run_seed
 from cairn.sim.cluster.queue.queue_kills import run_all
 from cairn.sim.cluster.row_history import run_row_seed
@@ -59,16 +59,13 @@ IN_PARTS = (
     *("bank-moves", "bank-strikes", "bank-modes", "kin-moves-strikes"),
 )
 KINDS |= {f"parts-{name}": in_parts(KINDS[name]) for name in IN_PARTS}
-#: The same with indexes that are filled before they are made, as those of large tables are.
-FILLED = tuple(
-    f"bank-{kind}"
-    for kind in (
-        *("calm", "masters", "strikes", "restarts", "columns", "truncates", "copies-moves"),
-        *("moves", "moves-strikes", "members", "blackouts", "old-files", "mix"),
-    )
-    if f"bank-{kind}" in KINDS
+#: The same with indexes and files that are treated as large ones are.
+LARGE = (
+    *("rot-starts", "rot", "old-files", "bank-calm", "bank-masters", "bank-strikes"),
+    *("bank-restarts", "bank-columns", "bank-truncates", "bank-copies-moves", "bank-moves"),
+    *("bank-moves-strikes", "bank-members", "bank-blackouts", "bank-old-files", "bank-schema"),
 )
-KINDS |= {f"filled-{name}": with_filled_indexes(KINDS[name]) for name in FILLED}
+KINDS |= {f"large-{name}": as_if_large(KINDS[name]) for name in LARGE}
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
 
 

@@ -82,8 +82,9 @@ class DataStore(RowTables):
         raft: Path | None = None,
     ) -> None:
         self.damage = ""  # what was found wrong with the file when it was opened
+        self.is_read = True  # whether it was looked at whole
         try:
-            check_file(path)
+            self.is_read = check_file(path)
         except PagesDamaged as problem:
             self.damage = problem.message
         self.path, self.origin = path, origin

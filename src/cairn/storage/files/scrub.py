@@ -7,6 +7,7 @@ log from beginning anew. Runs on any thread.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -24,8 +25,15 @@ from cairn.storage.files.checksums import is_damage
 from cairn.storage.files.sqlite import open_reader
 
 BLOCK_ROWS = 64
+PIECE_PAGES = 255  # a megabyte, and no power of two
+TRIES, AGAIN_S = 5, 0.02  # of pages that look damaged
 RECORDS_MAX = 10_000  # looked through for one comparison; beyond them it is tried again later
 _decode_shape = msgspec.msgpack.Decoder(tuple[Table, tuple[Index, ...]]).decode
+#: How many of some pages have not the checksum that they should have.
+_CHECKED = (
+    "WITH RECURSIVE n(at) AS (SELECT 0 UNION ALL SELECT at + 1 FROM n WHERE at + 1 < ?3) "
+    "SELECT sum(verify_checksum(substr(?1, 1 + at * ?2, ?2)) IS NOT 1) FROM n"
+)
 _AFTER = f"SELECT body {AFTER} AND lsn <= ?3 ORDER BY place LIMIT ?3 - ?2"
 
 
@@ -63,6 +71,41 @@ def is_whole(path: Path, tree: str) -> bool:
             return False
         raise
     return True
+
+
+def suspects(path: Path, first: int) -> tuple[int, bool]:
+    """The pages from `first` on, as they lie on the disk: which is the next to be looked at (0:
+    none), and whether one of these has another checksum than it should.
+
+    No transaction is held, however large the file is. One that is being written looks damaged, too:
+    it is looked at again, and `is_whole` has the last word.
+    """
+    connection = open_reader(path)
+    try:
+        page = int(connection.pragma("page_size"))
+        count = min(PIECE_PAGES, path.stat().st_size // page - first + 1)
+        if count <= 0:
+            return 0, False
+        if count & (count - 1) == 0:  # SQLite's checksums take a power of two for one page
+            count = max(count - 1, 1)
+        for _ in range(TRIES):
+            if _has_checksums(connection, page, first, count):
+                return first + count, False
+            time.sleep(AGAIN_S)
+        return first + count, True
+    finally:
+        connection.close()
+
+
+def _has_checksums(connection: apsw.Connection, page: int, first: int, count: int) -> bool:
+    try:
+        _, data = connection.read("main", 0, (first - 1) * page, count * page)
+    except apsw.Error as problem:
+        if is_damage(problem):  # it was a single page
+            return False
+        raise
+    found: Any = connection.execute(_CHECKED, (data, page, count)).fetchone()
+    return not found[0]
 
 
 def digest(path: Path, span: Span) -> Digest:

@@ -18,6 +18,7 @@ BUSY_TIMEOUT_MS = 10_000
 CHECKPOINT_PAGES = 2000
 BULK_CHECKPOINT_PAGES = 16_000  # while commits are large: the next ones touch the same pages again
 RESERVED = (CHECKPOINT_PAGES + 500) * (4096 + 24)  # bytes of the log up to its next beginning
+WHOLE_BYTES = 64 * 1024 * 1024  # a file of at most so many is read whole before it is used
 INSERT_ROWS, INSERT_VALUES = 64, 1024  # that one step of a bulk takes, at most
 INSERT_STEPS = 16  # of one block
 _DAMAGED = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
@@ -59,17 +60,22 @@ class Unreadable(StorageDamaged):
     """What is on the disk is no file of ours any more. Another try would find the same."""
 
 
-def check_file(path: Path) -> None:
-    """Refuse a file that is not whole: better no start than wrong data."""
+def check_file(path: Path) -> bool:
+    """Refuse a file that is not whole: better no start than wrong data.
+
+    Whether all of it was read. To read a large one would take minutes, in which others wait for
+    this instance; the scrub does that afterwards (`node/rows/health.py`), and whoever meets a
+    damaged page before it notices by its checksum.
+    """
     if not path.exists():
-        return
+        return True
     size = path.stat().st_size
     with path.open("rb") as file:
         header = file.read(100)
     if size == 0:
         wal = log_of(path)
         if not wal.exists() or wal.stat().st_size == 0:
-            return  # created and never written: as good as absent
+            return True  # created and never written: as good as absent
         raise damaged(path, "the file is empty but its write-ahead log is not")
     if len(header) < 100 or not header.startswith(b"SQLite format 3\x00"):
         raise damaged(path, "not an SQLite file")
@@ -77,13 +83,12 @@ def check_file(path: Path) -> None:
     page = 65536 if page == 1 else page
     if page < 512 or size % page:
         raise damaged(path, f"{size} bytes is no whole number of {page}-byte pages")
+    is_small = size <= WHOLE_BYTES
     try:
         connection = apsw.Connection(str(path))
         try:
             _check_log(path, page, connection)
-            verdict = quick_check(connection)
-            if verdict != [("ok",)]:  # it does not say why: reading the same pages does
-                connection.execute("SELECT count(*) FROM dbstat").fetchall()
+            verdict = _look(connection, is_small=is_small)
         finally:
             connection.close()
     except apsw.Error as problem:
@@ -93,6 +98,18 @@ def check_file(path: Path) -> None:
         raise refused(path, problem) from None
     if verdict != [("ok",)]:
         raise damaged(path, str(verdict[0][0]))
+    return is_small
+
+
+def _look(connection: apsw.Connection, *, is_small: bool) -> list[Any]:
+    trees = "SELECT count(*) FROM dbstat"
+    if not is_small:
+        connection.execute(f"{trees} WHERE name = 'sqlite_schema'").fetchall()
+        return [("ok",)]
+    verdict = quick_check(connection)
+    if verdict != [("ok",)]:  # it does not say why: reading the same pages does
+        connection.execute(trees).fetchall()
+    return verdict
 
 
 def _check_log(path: Path, page: int, connection: apsw.Connection) -> None:
