@@ -1,5 +1,5 @@
-"""What is done with large tables and files, done with small ones: indexes are filled a few rows at a
-time before they are made, and files are used before they are read whole."""
+"""Small tables and files treated as large ones are: indexes are filled a few rows at a time before
+they are made, and files are used before they are read whole."""
 
 from __future__ import annotations
 
