@@ -15,7 +15,7 @@ PORT    ?= 4327
 export PYTHONDONTWRITEBYTECODE=
 
 .PHONY: setup demo demo-core demo-check test test-all check sim sim-mutants chaos fuzz soak sanitize bench bench-raft \
-        bench-cluster bench-growing bench-sql bench-clients bench-spark profile dist deb
+        bench-cluster bench-growing bench-large bench-sql bench-clients bench-spark profile dist deb
 
 setup: $(VENV)/.dev
 	@$(BIN)/python -m compileall -q src
@@ -119,6 +119,10 @@ bench-cluster: setup
 
 bench-growing: setup $(VENV)/.spark
 	$(BIN)/python bench/growing.py --picture growing.svg
+
+# ROWS rows, schema changes and a restart beside a client.
+bench-large: setup
+	$(BIN)/python bench/large_table.py
 
 bench-sql: setup
 	$(BIN)/python bench/sql.py

@@ -8,6 +8,7 @@ So every instance that has rows of the table is asked to fill the index beforeha
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 from cairn.model.errors import TimedOut, Unreachable
@@ -18,8 +19,11 @@ from cairn.model.tables.schema import Index, Table
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState
 
+log = logging.getLogger("cairn.ddl")
+
 ASK_S = 5.0
 LOOK_S = 0.2
+TELL_S = 10.0
 SILENT_S = 10.0  # who does not answer for so long makes the index when the schema change comes
 
 Fill = Callable[[FillIndexRequest], Awaitable[FillIndexResponse]]
@@ -30,6 +34,7 @@ class FilledFirst:
 
     def __init__(self, raft_id: int, state: GlobalState, peers: Peers, here: Fill) -> None:
         self._raft_id, self._state, self._peers, self._here = raft_id, state, peers, here
+        self._sums = (0, 0)  # entries that were made, and those that are to be, for the log
 
     async def wait(
         self, table: Table, index: Index, deadline: float, wanted: Callable[[], object]
@@ -37,8 +42,12 @@ class FilledFirst:
         """Until all have filled it. `wanted` raises when nobody waits for the index any more."""
         loop = asyncio.get_running_loop()
         heard: dict[int, float] = {}
+        told_at = loop.time()
         while not await self.look(table, index, heard):
             wanted()
+            if loop.time() - told_at > TELL_S:
+                told_at = loop.time()
+                log.info("index %s is being filled: %d of %d entries", index.name, *self._sums)
             if loop.time() >= deadline:
                 raise TimedOut(
                     f"index {index.name} was not filled in time",
@@ -51,6 +60,7 @@ class FilledFirst:
         them answered last."""
         request = FillIndexRequest(index)
         rows = self._holders(table)
+        self._sums = (0, 0)
         found = await asyncio.gather(*(self._ask(row, request, heard) for row in rows))
         return all(found)
 
@@ -79,4 +89,6 @@ class FilledFirst:
         except Unreachable:
             return now - heard.setdefault(row.raft_id, now) > SILENT_S
         heard[row.raft_id] = now
+        done, count = self._sums
+        self._sums = done + answer.done, count + answer.count
         return answer.is_filled

