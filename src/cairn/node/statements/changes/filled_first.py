@@ -34,7 +34,6 @@ class FilledFirst:
 
     def __init__(self, raft_id: int, state: GlobalState, peers: Peers, here: Fill) -> None:
         self._raft_id, self._state, self._peers, self._here = raft_id, state, peers, here
-        self._sums = (0, 0)  # entries that were made, and those that are to be, for the log
 
     async def wait(
         self, table: Table, index: Index, deadline: float, wanted: Callable[[], object]
@@ -43,11 +42,11 @@ class FilledFirst:
         loop = asyncio.get_running_loop()
         heard: dict[int, float] = {}
         told_at = loop.time()
-        while not await self.look(table, index, heard):
+        while not (seen := await self.look(table, index, heard)).is_filled:
             wanted()
             if loop.time() - told_at > TELL_S:
                 told_at = loop.time()
-                log.info("index %s is being filled: %d of %d entries", index.name, *self._sums)
+                log.info("index %s: %d of %d entries are made", index.name, seen.done, seen.count)
             if loop.time() >= deadline:
                 raise TimedOut(
                     f"index {index.name} was not filled in time",
@@ -55,14 +54,17 @@ class FilledFirst:
                 )
             await asyncio.sleep(LOOK_S)
 
-    async def look(self, table: Table, index: Index, heard: dict[int, float]) -> bool:
-        """Whether all have filled it; asked for the first time, they begin. `heard`: when each of
-        them answered last."""
+    async def look(self, table: Table, index: Index, heard: dict[int, float]) -> FillIndexResponse:
+        """How far all of them are; asked for the first time, they begin. `heard`: when each of them
+        answered last."""
         request = FillIndexRequest(index)
         rows = self._holders(table)
-        self._sums = (0, 0)
         found = await asyncio.gather(*(self._ask(row, request, heard) for row in rows))
-        return all(found)
+        return FillIndexResponse(
+            all(each.is_filled for each in found),
+            sum(each.done for each in found),
+            sum(each.count for each in found),
+        )
 
     def _holders(self, table: Table) -> list[InstanceRow]:
         tier = table.sharding.tier if table.sharding is not None else ""
@@ -77,7 +79,7 @@ class FilledFirst:
 
     async def _ask(
         self, row: InstanceRow, request: FillIndexRequest, heard: dict[int, float]
-    ) -> bool:
+    ) -> FillIndexResponse:
         now = asyncio.get_running_loop().time()
         try:
             if row.raft_id == self._raft_id:
@@ -87,8 +89,6 @@ class FilledFirst:
                     row.raft_id, "fill_index", request, FillIndexResponse, ASK_S
                 )
         except Unreachable:
-            return now - heard.setdefault(row.raft_id, now) > SILENT_S
+            return FillIndexResponse(now - heard.setdefault(row.raft_id, now) > SILENT_S)
         heard[row.raft_id] = now
-        done, count = self._sums
-        self._sums = done + answer.done, count + answer.count
-        return answer.is_filled
+        return answer

@@ -163,7 +163,7 @@ class SchemaChanges:
             return
         if not is_queued:
             await self._filled_first.wait(table, index, by, wanted)
-        elif not await self._filled_first.look(table, index, self._heard):
+        elif not (await self._filled_first.look(table, index, self._heard)).is_filled:
             raise CasRetry(f"index {index.name} is being filled")
 
     async def _prepare(
