@@ -8,6 +8,7 @@ from __future__ import annotations
 HIDDEN, KEYS = "storage/data_db/hidden_indexes.py", "storage/data_db/key_list.py"
 DATA_STORE, FILLING = "storage/data_db/data_store.py", "node/rows/filling.py"
 UNIT = "tests/storage/test_hidden_indexes.py::test_"
+ONE = "tests/node/test_filling.py::test_"
 REAL = "tests/cluster/test_large_indexes.py::test_"
 WHOLE = UNIT + "an_index_that_is_filled_while_rows_change_is_whole"
 CRASH = UNIT + "what_a_crash_leaves_is_forgotten_at_the_next_start"
@@ -16,13 +17,12 @@ CRASH = UNIT + "what_a_crash_leaves_is_forgotten_at_the_next_start"
 OF_HIDDEN: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("DDL", "hidden: a row without an entry cannot go", HIDDEN),
-        *('        self._connection.execute("PRAGMA writable_schema = ON")\n', ""),
+        *('    self._connection.execute("PRAGMA writable_schema = ON")\n', "    pass\n"),
         WHOLE,
     ),
     (
         *("DDL", "hidden: questions are answered by it", HIDDEN),
-        *("return _text(hidden_name(table.id), table.physical_name, table, index, _ALL_ROWS)",),
-        *("return _text(hidden_name(table.id), table.physical_name, table, index)",),
+        *("physical_name, [_ALL_ROWS]", "physical_name, list[str]()"),
         UNIT + "nobody_reads_a_hidden_index",
     ),
     (
@@ -67,6 +67,28 @@ OF_HIDDEN: tuple[tuple[str, str, str, str, str, str], ...] = (
             "        await asyncio.sleep(0)\n",
         ),
         REAL + "writes_go_on_while_an_index_is_filled",
+    ),
+    (
+        *("DDL", "hidden: entries of an expression are missing for a while", HIDDEN),
+        *("        if (upto := self._upto.get(table.id)) is not None:", "        if upto := '':"),
+        WHOLE,
+    ),
+    (
+        *(
+            "DDL",
+            "hidden: the next index of a table waits until the last one is forgotten",
+            FILLING,
+        ),
+        *(
+            "if fill is not None and fill.is_filled and table.id not in",
+            "if fill is None and () in",
+        ),
+        ONE + "one_index_after_the_other",
+    ),
+    (
+        *("DDL", "hidden: what was wrong with an index is told again", FILLING),
+        *("            self._end(fill)  # told once", "            pass  # told once"),
+        ONE + "what_was_wrong_is_told_once",
     ),
     (
         *("DDL", "hidden: nobody fills it first", FILLING),

@@ -24,7 +24,7 @@ from cairn.model.tables.schema import Index, Table
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.runtime import spawn
-from cairn.storage.data_db.key_list import KeyList, has_over
+from cairn.storage.data_db.key_list import KeyList, count_rows, has_over
 from cairn.storage.sqlite_errors import translated
 
 T = TypeVar("T")
@@ -36,13 +36,17 @@ UNASKED_S = 15.0  # after which nobody wants it any more
 LOOK_S = 1.0
 
 
+class _NotWanted(Exception):
+    """Nobody asks any more, or the table was dropped or made anew, and the index with it."""
+
+
 class _Fill:
     """One index on its way. `is_filled`: the schema change may come."""
 
     def __init__(self, index: Index, now: float) -> None:
         self.index, self.asked_at = index, now
         self.done = self.count = 0
-        self.is_filled = self.is_hidden = False
+        self.is_filled = False
         self.problem: CairnError | None = None
 
     def is_for(self, index: Index) -> bool:
@@ -67,52 +71,62 @@ class Filling:
 
     async def answer(self, request: FillIndexRequest) -> FillIndexResponse:
         """How far it is. It goes on as long as this is asked."""
-        now = asyncio.get_running_loop().time()
         table = self._data.store.tables.get(request.index.table_id)
         if table is None:  # not here yet: the schema change will find it empty
             return FillIndexResponse(is_filled=True)
         _check(table, request.index)
-        fill = self._fills.get(table.id)
-        if fill is None or self._is_used(fill):
-            fill = self._fills[table.id] = _Fill(request.index, now)
-            spawn(self._run(fill, table), f"fill an index of {table.name}")
-        elif fill.is_for(request.index):
-            fill.asked_at = now
-        else:  # that of another question: one at a time
+        if self._under_way(table) is None and not await self._is_large(table):
+            return FillIndexResponse(is_filled=True)
+        fill = self._under_way(table) or self._begin(table, request.index)
+        if not fill.is_for(request.index):  # that of another question: one at a time
             return FillIndexResponse(is_filled=False)
+        fill.asked_at = asyncio.get_running_loop().time()
         if fill.problem is not None:
+            self._end(fill)  # told once: who asks again may have mended what was wrong
             raise fill.problem
         return FillIndexResponse(fill.is_filled, fill.done, fill.count)
 
-    def _is_used(self, fill: _Fill) -> bool:
-        """Whether a schema change has taken it: the next one needs another."""
-        return (
-            fill.is_hidden
-            and fill.is_filled
-            and fill.index.table_id not in self._data.store.hidden.whole
-        )
+    def _under_way(self, table: Table) -> _Fill | None:
+        """None: there is none, or a schema change has taken it, and the next one needs another."""
+        fill = self._fills.get(table.id)
+        if fill is not None and fill.is_filled and table.id not in self._data.store.hidden.whole:
+            return None
+        return fill
+
+    async def _is_large(self, table: Table) -> bool:
+        try:
+            return await asyncio.to_thread(has_over, self._data.store.path, table, SMALL_ROWS)
+        except apsw.Error as problem:
+            raise translated(problem) from None
+
+    def _begin(self, table: Table, index: Index) -> _Fill:
+        fill = self._fills[table.id] = _Fill(index, asyncio.get_running_loop().time())
+        spawn(self._run(fill, table), f"fill an index of {table.name}")
+        return fill
 
     def _is_wanted(self, fill: _Fill) -> bool:
         return asyncio.get_running_loop().time() - fill.asked_at < UNASKED_S
 
     async def _run(self, fill: _Fill, table: Table) -> None:
         try:
-            if await asyncio.to_thread(has_over, self._data.store.path, table, SMALL_ROWS):
-                await self._fill(fill, table)
+            await self._fill(fill, table)
             fill.is_filled = True
+        except _NotWanted:
+            self._end(fill)
         except CairnError as problem:
             fill.problem = problem.without_frames()
         except apsw.Error as problem:
             fill.problem = translated(problem).without_frames()
-        try:
-            while self._is_wanted(fill):
-                await asyncio.sleep(LOOK_S)
-        finally:
-            is_last = self._fills.get(table.id) is fill
-            if is_last:
-                del self._fills[table.id]
-        if is_last:
+        while self._fills.get(table.id) is fill and self._is_wanted(fill):
+            await asyncio.sleep(LOOK_S)
+        self._end(fill)
+        if table.id not in self._fills:
             await self._write(partial(self._data.store.hidden.drop, table.id))
+
+    def _end(self, fill: _Fill) -> None:
+        """Who asks from now on begins anew."""
+        if self._fills.get(fill.index.table_id) is fill:
+            del self._fills[fill.index.table_id]
 
     async def _write(self, work: Callable[[], T]) -> T:
         """On the writer. What SQLite refuses of an index ends the filling and nothing else."""
@@ -127,18 +141,32 @@ class Filling:
 
     async def _fill(self, fill: _Fill, table: Table) -> None:
         hidden, index = self._data.store.hidden, fill.index
-        fill.is_hidden = True
         await self._write(partial(hidden.begin, table, index))
+        if index.computed:
+            await self._add_by_rows(fill, table)
+        else:
+            await self._add_by_entries(fill, table)
+        if not await self._write(partial(hidden.is_filled, table, index)):
+            raise _NotWanted
+
+    async def _add_by_rows(self, fill: _Fill, table: Table) -> None:
+        hidden = self._data.store.hidden
+        fill.count = await asyncio.to_thread(count_rows, self._data.store.path, table)
+        add = partial(hidden.add_next, table, fill.index, STEP_ROWS)
+        while await self._add(fill, add):
+            pass
+
+    async def _add_by_entries(self, fill: _Fill, table: Table) -> None:
+        hidden, index = self._data.store.hidden, fill.index
         keys = await asyncio.to_thread(KeyList, self._data.store.path, table, index, self._register)
         try:
             await self._gather(fill, keys)
             fill.count = keys.count
             while (packed := await asyncio.to_thread(keys.take, STEP_ROWS)) is not None:
-                await self._add(fill, table, packed)
+                if not await self._add(fill, partial(hidden.add, table, index, packed)):
+                    raise _NotWanted
         finally:
             await asyncio.to_thread(keys.close)
-        if not await self._write(partial(hidden.is_filled, table, index)):
-            raise _gone(table)
 
     async def _gather(self, fill: _Fill, keys: KeyList) -> None:
         me = self._state.cluster.instances.get(self._name)
@@ -152,24 +180,24 @@ class Filling:
             low = high + 1
             width = max(width // 2, 1) if found > PIECE_ROWS else min(2 * width, 4096)
 
-    async def _add(self, fill: _Fill, table: Table, packed: bytes) -> None:
+    async def _add(self, fill: _Fill, add: Callable[[], T]) -> T:
         """The writer is left to others for as long as it was taken from them."""
         self._check_wanted(fill)
         loop = asyncio.get_running_loop()
         begun = loop.time()
 
-        def add() -> bool:
+        def unheard() -> T:
             with self._data.store.unheard():
-                return self._data.store.hidden.add(table, fill.index, packed)
+                return add()
 
-        if not await self._write(add):
-            raise _gone(table)
+        found = await self._write(unheard)
         fill.done = min(fill.done + STEP_ROWS, fill.count)
         await asyncio.sleep(loop.time() - begun)
+        return found
 
     def _check_wanted(self, fill: _Fill) -> None:
         if not self._is_wanted(fill):
-            raise CairnError("nobody waits for this index any more", sqlstate="57014")
+            raise _NotWanted
 
 
 def _check(table: Table, index: Index) -> None:
@@ -178,11 +206,3 @@ def _check(table: Table, index: Index) -> None:
             raise UndefinedColumn(f"column {name} of table {table.name} is not here")
     if any(at >= len(table.columns) for at in index.all_places):
         raise UndefinedColumn(f"a column of index {index.name} is not here")
-
-
-def _gone(table: Table) -> CairnError:
-    return CairnError(
-        f"table {table.name} was changed while its index was being filled",
-        hint="try again",
-        sqlstate="40001",
-    )

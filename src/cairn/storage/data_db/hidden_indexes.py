@@ -15,6 +15,11 @@ at the beginning have been added, it has an entry for each row.
    rows, and adding them there adds their entries. An entry that is there already stays.
 4. `show`: it gets its name and loses the condition, inside the transaction of the schema change.
 
+An index of an expression is filled another way. SQLite looks for an entry that is missing in the
+whole of such an index (the expression may have given another value before), so a statement over
+many rows would never end. No entry is missing of it: its condition also says up to which key rows
+are in it, and `add_next` goes on from there, in the order of the rows. More pages are written.
+
 Its entries are what `CREATE INDEX` would have made: the columns have the same types, and the same
 key follows them. A crash leaves a hidden index that is not whole: `forget_left` at the next start.
 """
@@ -55,9 +60,13 @@ def places_of(table: Table, index: Index) -> list[int]:
     return keys + sorted(asked.difference(keys))
 
 
-def _text(name: str, owner: str, table: Table, index: Index, also: str = "") -> str:
+def _key_of(table: Table) -> list[str]:
+    return [BUCKET_COLUMN, *map(physical_column, table.key_positions)]
+
+
+def _text(name: str, owner: str, table: Table, index: Index, *also: str) -> str:
     parts = ", ".join(index_parts(table, index))
-    rule = " AND ".join(f"({each})" for each in (index.rule, also) if each)
+    rule = " AND ".join(f"({each})" for each in (index.rule, *also) if each)
     return f"CREATE INDEX {name} ON {owner} ({parts})" + (f" WHERE {rule}" if rule else "")
 
 
@@ -66,16 +75,13 @@ def _kind(table: Table, index: Index) -> str:
     return _text("", "", table, index) + str(index.unique)
 
 
-def _hidden_text(table: Table, index: Index) -> str:
-    return _text(hidden_name(table.id), table.physical_name, table, index, _ALL_ROWS)
-
-
 class HiddenIndexes:
     """Of `data.db`; on the writer. One for a table at a time, filled by `node/rows/filling.py`."""
 
     def __init__(self, connection: apsw.Connection, *, takes_packed: bool) -> None:
         self._connection, self._takes_packed = connection, takes_packed
         self.whole: dict[int, str] = {}  # table → what its hidden index is, once it has all rows
+        self._upto: dict[int, str] = {}  # table → key of the last row that is in it; none: all are
 
     def begin(self, table: Table, index: Index) -> None:
         self.drop(table.id)
@@ -87,13 +93,22 @@ class HiddenIndexes:
                 for at in places_of(table, index)
             ),
         ]
-        key = ", ".join((BUCKET_COLUMN, *map(physical_column, table.key_positions)))
+        key = ", ".join(_key_of(table))
         self._connection.execute(
             f"CREATE TABLE {rows} ({', '.join(columns)}, PRIMARY KEY ({key})) STRICT, WITHOUT ROWID"
         )
         self._connection.execute(_text(name, rows, table, index))
-        self._give(name, name, table.physical_name, _hidden_text(table, index))
-        self._connection.execute("PRAGMA writable_schema = ON")
+        if index.computed:
+            self._upto[table.id] = f"({', '.join(('-1', *('NULL' for _ in table.key_positions)))})"
+        self._hide(table, index)
+        if not index.computed:
+            self._connection.execute("PRAGMA writable_schema = ON")
+
+    def _hide(self, table: Table, index: Index) -> None:
+        name, owner, also = hidden_name(table.id), table.physical_name, [_ALL_ROWS]
+        if (upto := self._upto.get(table.id)) is not None:
+            also.append(f"({', '.join(_key_of(table))}) <= {upto}")
+        self._give(name, name, owner, _text(name, owner, table, index, *also))
 
     def add(self, table: Table, index: Index, packed: Buffer) -> bool:
         """Entries for the rows with these keys, those that are still there. False: the index is
@@ -103,13 +118,39 @@ class HiddenIndexes:
             return False
         self._give(name, name, rows, _text(name, rows, table, index))
         self._copy(table, index, packed)
-        self._give(name, name, table.physical_name, _hidden_text(table, index))
+        self._hide(table, index)
         self._connection.execute(f"DELETE FROM {rows}")
         return True
 
+    def add_next(self, table: Table, index: Index, most: int) -> int | None:
+        """Entries for the next rows of the table; how many these are, 0: all have theirs. None: the
+        index is not, as its table was dropped or made anew."""
+        name, rows = hidden_name(table.id), _rows_name(table.id)
+        if not self.has(table.id):
+            return None
+        self._give(name, name, rows, _text(name, rows, table, index))
+        key = ", ".join(_key_of(table))
+        shown = ", ".join((BUCKET_COLUMN, *map(physical_column, places_of(table, index))))
+        execute = self._connection.execute
+        execute(
+            f"INSERT INTO {rows} SELECT {shown} FROM {table.physical_name} "
+            f"WHERE ({key}) > {self._upto[table.id]} ORDER BY {key} LIMIT ?",
+            (most,),
+        )
+        count = self._connection.changes()
+        latest = ", ".join(f"{each} DESC" for each in _key_of(table))
+        last: Any = execute(f"SELECT {key} FROM {rows} ORDER BY {latest} LIMIT 1").fetchone()
+        if last is None:
+            del self._upto[table.id]
+        else:
+            self._upto[table.id] = f"({', '.join(map(apsw.format_sql_value, last))})"
+        self._hide(table, index)
+        execute(f"DELETE FROM {rows}")
+        return count
+
     def _copy(self, table: Table, index: Index, packed: Buffer) -> None:
         shown = ", ".join(f"t.{physical_column(at)}" for at in places_of(table, index))
-        key = [BUCKET_COLUMN, *map(physical_column, table.key_positions)]
+        key = _key_of(table)
         text = f"INSERT INTO {_rows_name(table.id)} SELECT t.{BUCKET_COLUMN}, {shown} FROM "
         if self._takes_packed:
             same = " AND ".join(f"t.{column} = came.c{at}" for at, column in enumerate(key))
@@ -159,6 +200,7 @@ class HiddenIndexes:
     def drop(self, table_id: int) -> None:
         """What is left of one, if anything is."""
         self.whole.pop(table_id, None)
+        self._upto.pop(table_id, None)
         self._connection.execute(f"DROP INDEX IF EXISTS {hidden_name(table_id)}")
         self._connection.execute(f"DROP TABLE IF EXISTS {_rows_name(table_id)}")
         if not self._names():

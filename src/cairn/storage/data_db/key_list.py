@@ -82,3 +82,12 @@ def has_over(source: Path, table: Table, rows: int) -> bool:
         return connection.execute(query, (rows,)).fetchone() is not None
     finally:
         connection.close()
+
+
+def count_rows(source: Path, table: Table) -> int:
+    connection = open_reader(source)
+    try:
+        found: Any = connection.execute(f"SELECT count(*) FROM {table.physical_name}").fetchone()
+        return int(found[0])
+    finally:
+        connection.close()

@@ -36,13 +36,21 @@ class FilledFirst:
         self._raft_id, self._state, self._peers, self._here = raft_id, state, peers, here
 
     async def wait(
-        self, table: Table, index: Index, deadline: float, wanted: Callable[[], object]
+        self,
+        find: Callable[[], tuple[Table, Index] | None],
+        deadline: float,
+        wanted: Callable[[], object],
     ) -> None:
-        """Until all have filled it. `wanted` raises when nobody waits for the index any more."""
+        """Until all have filled it, or `find` says that there is nothing to be filled any more.
+        `wanted` raises when nobody waits for the index any more."""
         loop = asyncio.get_running_loop()
         heard: dict[int, float] = {}
         told_at = loop.time()
-        while not (seen := await self.look(table, index, heard)).is_filled:
+        while (found := find()) is not None:
+            index = found[1]
+            seen = await self.look(*found, heard)
+            if seen.is_filled:
+                return
             wanted()
             if loop.time() - told_at > TELL_S:
                 told_at = loop.time()

@@ -12,6 +12,7 @@ import math
 import random
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 import msgspec
 
@@ -33,7 +34,7 @@ from cairn.model.members.topology import Grade
 from cairn.model.rpc import IndexResponse, WaitIndexRequest
 from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import FIRST_USER_TABLE_ID
+from cairn.model.tables.schema import FIRST_USER_TABLE_ID, Index, Table
 from cairn.model.tables.system_tables import PICO_GOVERNOR_QUEUE, PICO_PROPERTY
 from cairn.moves.steps import LAST_FREEZE
 from cairn.net.peers import Peers
@@ -152,19 +153,22 @@ class SchemaChanges:
         self, plan: DdlPlan, is_queued: bool, by: float, wanted: Callable[[], object]
     ) -> None:
         """An index of a large table; the governor does not wait for it, and comes again."""
+        if not is_queued:
+            await self._filled_first.wait(partial(self._to_fill, plan), by, wanted)
+        elif (found := self._to_fill(plan)) is not None:
+            table, index = found
+            if not (await self._filled_first.look(table, index, self._heard)).is_filled:
+                raise CasRetry(f"index {index.name} is being filled")
+
+    def _to_fill(self, plan: DdlPlan) -> tuple[Table, Index] | None:
+        """By the schema of this moment: somebody else may have made it, or renamed its table."""
         found = None
         with suppress(CairnError):  # told when it is prepared, by a picture that is not old
             found = plan.build(self._state.catalog, 0, 0)
         if not isinstance(found, ops.CreateIndex):
-            return
-        index = found.index
-        table = self._state.catalog.table_by_id(index.table_id)
-        if table is None or table.is_global:
-            return
-        if not is_queued:
-            await self._filled_first.wait(table, index, by, wanted)
-        elif not (await self._filled_first.look(table, index, self._heard)).is_filled:
-            raise CasRetry(f"index {index.name} is being filled")
+            return None
+        table = self._state.catalog.table_by_id(found.index.table_id)
+        return None if table is None or table.is_global else (table, found.index)
 
     async def _prepare(
         self,
