@@ -348,3 +348,36 @@ def test_of_two_copies_at_once_only_the_later_one_counts() -> None:
         assert scene.load.rows_of(third) == scene.load.rows_of(second) == {}
 
     played("async", script)
+
+
+@pytest.mark.parametrize("is_asked", [False, True], ids=["nothing came", "the first piece came"])
+def test_who_needed_a_copy_of_the_old_master_is_the_next_one(is_asked: bool) -> None:
+    """Its rows are older ones and complete. It kept them to itself as it had none, for ever, or
+    deleted them after it had been named, when the first piece of the copy came."""
+
+    async def script(scene: Triple) -> None:
+        third = scene.third
+        await done(scene, scene.master, inserting(50, "of the first epoch"))
+        await equal(scene)
+        copies: Any = inside(third).replication.copies
+        piece, goes_on, has_come = copies._piece, asyncio.Event(), asyncio.Event()
+
+        async def late(master: Any, request: CopyRequest) -> CopyPiece:
+            if not is_asked:
+                raise NoMaster("it does not answer")
+            answer = await piece(master, request)
+            has_come.set()
+            await goes_on.wait()
+            return answer  # type: ignore[no-any-return]
+
+        copies._piece = late
+        inside(third).replication.place.must_copy = True
+        if is_asked:
+            await scene.world.until(has_come.is_set, "the first piece", 10.0)
+        await switch(scene, third)
+        goes_on.set()
+        await done(scene, third, inserting(51, "of the second epoch"))
+        await equal(scene)
+        assert {1, 50, 51} <= scene.load.rows_of(third).keys()
+
+    played("async", script)

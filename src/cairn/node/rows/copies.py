@@ -61,7 +61,8 @@ class Copies:
     ) -> None:
         link.state = "copying"
         log.info("taking a full copy of %s from %s", replicaset.name, master.name)
-        target = CopyTarget(self._data.store, master.name)
+        store, asked_in = self._data.store, self._place.history.epoch
+        target = CopyTarget(store, master.name)
         piece = await self._piece(master, CopyRequest(0, self._place.uuid, replicaset.uuid))
         head, following = (
             piece.head,
@@ -72,6 +73,9 @@ class Copies:
         applier = self._place.applier
 
         def begin() -> None:
+            """It deletes what is here: not when these rows may count for a naming, or did."""
+            if store.is_complete and max(applier.history.epoch, store.promised) > asked_in:
+                raise NoMaster("a new master is being named; a full copy is taken after that")
             self._taken = target
             target.begin(head)
 

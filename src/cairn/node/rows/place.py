@@ -70,7 +70,10 @@ class Place:
         self.entered.clear()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         future.add_done_callback(lambda done: self._epoch_entered(history, done))
-        self._data.submit(lambda: self.applier.enter_epoch(history), future, urgent=True)
+        store = self._data.store
+        self._data.submit(
+            lambda: (self.applier.enter_epoch(history), store.is_complete), future, urgent=True
+        )
         return True
 
     def _epoch_entered(self, history: History, done: asyncio.Future[Any]) -> None:
@@ -79,12 +82,15 @@ class Place:
         if done.exception() is not None:
             log.error("the tail past the cut could not be undone: %s", done.exception())
             self.must_copy = True
-        elif done.result() is None:
+            self.entered.set()
+            return
+        tail, is_complete = done.result()
+        # Who only lacked what the old master's log had forgotten may be the new master now.
+        self.must_copy = not is_complete
+        if tail is None:
             log.warning("this instance diverged in what cannot be undone: it takes a full copy")
-            self.must_copy = True
             self._on_diverged()
-        elif done.result():
-            tail = done.result()
+        elif tail:
             self._on_diverged()
             log.warning(
                 "%d records past the cut of epoch %d were put aside in _cairn_diverged: %s",
