@@ -10,11 +10,11 @@ import pytest
 
 from cairn.model.errors import CairnError, NoMaster
 from cairn.model.log import ops
-from cairn.model.log.ranges import one_key
+from cairn.model.log.ranges import one_key, whole_table
 from cairn.model.members import topology
 from cairn.model.rpc import VclockResponse, WriteRequest
 from cairn.model.tables import rows
-from cairn.model.tables.system_tables import PICO_REPLICASET
+from cairn.model.tables.system_tables import PICO_DB_CONFIG, PICO_REPLICASET
 from cairn.node.rows.copies import CopyPiece, CopyRequest
 from cairn.node.rows.mesh import Mesh
 from cairn.replication.relay import Subscribe
@@ -379,5 +379,41 @@ def test_who_needed_a_copy_of_the_old_master_is_the_next_one(is_asked: bool) -> 
         await done(scene, third, inserting(51, "of the second epoch"))
         await equal(scene)
         assert {1, 50, 51} <= scene.load.rows_of(third).keys()
+
+    played("async", script)
+
+
+def test_who_lacks_more_than_its_only_upstream_has_takes_a_copy_of_the_master() -> None:
+    """Where rows go from one to the next, it asked the one before it for ever, and no copy was
+    taken, as that one is no master."""
+
+    async def script(scene: Triple) -> None:
+        first, second, third = scene.master, scene.leader, scene.third
+        await equal(scene)
+        follow_again = follow_nobody(third)
+        text = f"{first.name}>{second.name},{second.name}>{third.name}"
+        chain = ("replication_graph", "", rows.to_json(text))
+        proposer, table = inside(second).proposer, PICO_DB_CONFIG.id
+        await in_process(
+            second,
+            lambda: proposer.cas(
+                ops.Replace(table, chain), proposer.predicate((whole_table(table),))
+            ),
+        )
+        for key in range(2, 9):
+            await done(scene, first, inserting(key, "while the third was away"))
+        data = inside(second).data
+        [(origin, lsn)] = data.vclock.items()
+        await scene.world.until(lambda: data.vclock == inside(first).data.vclock, "them", 10.0)
+        await in_process(second, lambda: data.run(lambda: data.store.prune(origin, lsn - 1)))
+        follow_again()
+        place = inside(third).replication.place
+        await scene.world.until(
+            lambda: scene.load.rows_of(third) == scene.load.rows_of(first), "the rows", 30.0
+        )
+        assert not place.must_copy
+        await done(scene, first, inserting(9, "after the copy"))
+        await equal(scene)
+        assert [row.name for row in inside(third).replication.mesh.upstreams()] == [second.name]
 
     played("async", script)

@@ -44,6 +44,7 @@ CALL_S = 5.0
 BATCH = 500
 REFUSED_PAUSE_S = 5.0
 WAIT_S = 0.1
+TOO_SHORT_S = 3.0  # the log of one that is no master: others may have what it has forgotten
 DAMAGED_PAUSES_S = (1.0, 60.0)  # the first, and the longest: a copy reads everything once more
 NEVER_S = 1e6  # how stale a replica is that has never had everything
 
@@ -100,15 +101,20 @@ class Follower:
     async def _follow(self, name: str, uuid: str) -> None:
         link = self.links.setdefault(uuid, LinkStatus(upstream=name))
         pause_s, longest_s = DAMAGED_PAUSES_S
+        short_since: float | None = None
         while True:
             try:
                 await self._place.entered.wait()
                 await self._pull(name, uuid, link)
-                pause_s, link.damaged_since = DAMAGED_PAUSES_S[0], None
+                pause_s, link.damaged_since, short_since = DAMAGED_PAUSES_S[0], None, None
             except LogTooShort as problem:
-                if self._place.is_master(name):
+                link.state, link.problem = "off", str(problem)
+                now = asyncio.get_running_loop().time()
+                short_since = now if short_since is None else short_since
+                if self._place.is_master(name) or now - short_since > TOO_SHORT_S:
                     log.warning("%s: %s", name, problem)
                     self._place.must_copy = True
+                    self._wake.set()
                 await asyncio.sleep(0.2)
             except CutForgotten as problem:
                 self._stopped(link, uuid, problem)
@@ -159,6 +165,7 @@ class Follower:
         if self._place.must_copy and self._place.is_master(name):
             await self._copies.take_from(row, found[1], link)
             self._epochs.forget()
+            self._wake.set()  # it may be no upstream otherwise
             return  # the next pull begins with a fresh look at where we stand
         if uuid not in self._ballots.known:
             await self._ballots.ask(row, found[1], link)

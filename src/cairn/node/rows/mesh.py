@@ -39,17 +39,20 @@ class Mesh:
         self._vclocks: dict[str, Vclock] = {}  # of upstreams, as last heard
 
     def upstreams(self) -> list[InstanceRow]:
-        """All other members, unless the setting `replication_graph` says otherwise."""
+        """All other members, unless the setting `replication_graph` says otherwise. Who needs all
+        rows asks the master for them, whatever it says."""
         found, state = self._place.replicaset(), self._place.state
         if found is None:
             return []
         me, members = self._place.name, state.cluster.members(found[1].name)
         text = str(state.setting("replication_graph", "") or "")
         graph = edges_of(text, {member.name for member in members})
+        giver = found[1].current_master_name if self._place.must_copy else ""
         return [
             member
             for member in members
-            if member.name != me and (graph is None or (member.name, me) in graph)
+            if member.name != me
+            and (graph is None or (member.name, me) in graph or member.name == giver)
         ]
 
     async def beat(self) -> None:

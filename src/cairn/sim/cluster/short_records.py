@@ -26,13 +26,14 @@ _PARTS: list[tuple[Any, str, Any]] = [
     (relay, "BATCH_BYTES", 1),
 ]
 _WHILE_IT_RUNS = (gathering, "LOOK_EVERY", 2)
-CRAMPED_S, OF_S, CALM_AFTER_S = 2, 7, 12  # without room, of so many seconds; until then
+CRAMPED_S, OF_S = 2, 7  # without room, of so many seconds
+FROM_S, UNTIL_S = 2.5, 9  # not while tables are made, nor in the end
 
 
 def _is_short(room: Room, more: int) -> bool:
     now = asyncio.get_running_loop().time()
     phase = crc32(room._directory.name.encode()) % OF_S
-    return now < CALM_AFTER_S and (now + phase) % OF_S < CRAMPED_S
+    return FROM_S < now < UNTIL_S and (now + phase) % OF_S < CRAMPED_S
 
 
 @contextmanager
