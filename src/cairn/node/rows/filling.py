@@ -42,7 +42,7 @@ class _Fill:
     def __init__(self, index: Index, now: float) -> None:
         self.index, self.asked_at = index, now
         self.done = self.count = 0
-        self.is_filled = self.is_hidden = False
+        self.is_filled = False
         self.problem: CairnError | None = None
 
     def is_for(self, index: Index) -> bool:
@@ -63,6 +63,7 @@ class Filling:
         register: Callable[[apsw.Connection], None],
     ) -> None:
         self._name, self._state, self._data, self._register = name, state, data, register
+        self._hidden = data.store.hidden
         self._fills: dict[int, _Fill] = {}  # by table
 
     async def answer(self, request: FillIndexRequest) -> FillIndexResponse:
@@ -72,47 +73,59 @@ class Filling:
         if table is None:  # not here yet: the schema change will find it empty
             return FillIndexResponse(is_filled=True)
         _check(table, request.index)
-        fill = self._fills.get(table.id)
-        if fill is None or self._is_used(fill):
+        if self._current(table) is None and not await self._is_large(table):
+            return FillIndexResponse(is_filled=True)
+        fill = self._current(table)
+        if fill is None:
             fill = self._fills[table.id] = _Fill(request.index, now)
             spawn(self._run(fill, table), f"fill an index of {table.name}")
         elif fill.is_for(request.index):
             fill.asked_at = now
         else:  # that of another question: one at a time
             return FillIndexResponse(is_filled=False)
-        if fill.problem is not None:
+        if fill.problem is not None:  # told once: whoever tries again may have mended it
+            del self._fills[table.id]
             raise fill.problem
         return FillIndexResponse(fill.is_filled, fill.done, fill.count)
 
-    def _is_used(self, fill: _Fill) -> bool:
-        """Whether a schema change has taken it: the next one needs another."""
-        return (
-            fill.is_hidden
-            and fill.is_filled
-            and fill.index.table_id not in self._data.store.hidden.whole
-        )
+    def _current(self, table: Table) -> _Fill | None:
+        """What a schema change has taken is over: the next index needs another."""
+        fill = self._fills.get(table.id)
+        is_used = fill is not None and fill.is_filled and table.id not in self._hidden.whole
+        return None if is_used else fill
+
+    async def _is_large(self, table: Table) -> bool:
+        try:
+            return await asyncio.to_thread(has_over, self._data.store.path, table, SMALL_ROWS)
+        except apsw.Error as problem:
+            raise translated(problem) from None
 
     def _is_wanted(self, fill: _Fill) -> bool:
         return asyncio.get_running_loop().time() - fill.asked_at < UNASKED_S
 
     async def _run(self, fill: _Fill, table: Table) -> None:
+        """Until it is used, or nobody wants it any more: then nothing of it is left."""
         try:
-            if await asyncio.to_thread(has_over, self._data.store.path, table, SMALL_ROWS):
-                await self._fill(fill, table)
-            fill.is_filled = True
-        except CairnError as problem:
-            fill.problem = problem.without_frames()
-        except apsw.Error as problem:
-            fill.problem = translated(problem).without_frames()
-        try:
-            while self._is_wanted(fill):
+            fill.problem = await self._tried(fill, table)
+            fill.is_filled = fill.problem is None
+            while self._is_wanted(fill) and self._fills.get(table.id) is fill:
                 await asyncio.sleep(LOOK_S)
         finally:
             is_last = self._fills.get(table.id) is fill
             if is_last:
                 del self._fills[table.id]
-        if is_last:
-            await self._write(partial(self._data.store.hidden.drop, table.id))
+        if is_last and fill.problem is None:
+            await self._write(partial(self._hidden.drop, table.id))
+
+    async def _tried(self, fill: _Fill, table: Table) -> CairnError | None:
+        """What came of it. Where something did, it is gone before anybody is told."""
+        try:
+            await self._fill(fill, table)
+        except (CairnError, apsw.Error) as problem:
+            await self._write(partial(self._hidden.drop, table.id))
+            told = problem if isinstance(problem, CairnError) else translated(problem)
+            return told.without_frames()
+        return None
 
     async def _write(self, work: Callable[[], T]) -> T:
         """On the writer. What SQLite refuses of an index ends the filling and nothing else."""
@@ -126,8 +139,7 @@ class Filling:
         return await self._data.run(told, alone=True)
 
     async def _fill(self, fill: _Fill, table: Table) -> None:
-        hidden, index = self._data.store.hidden, fill.index
-        fill.is_hidden = True
+        hidden, index = self._hidden, fill.index
         await self._write(partial(hidden.begin, table, index))
         keys = await asyncio.to_thread(KeyList, self._data.store.path, table, index, self._register)
         try:
@@ -160,7 +172,7 @@ class Filling:
 
         def add() -> bool:
             with self._data.store.unheard():
-                return self._data.store.hidden.add(table, fill.index, packed)
+                return self._hidden.add(table, fill.index, packed)
 
         if not await self._write(add):
             raise _gone(table)
