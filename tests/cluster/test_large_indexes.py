@@ -125,6 +125,16 @@ def test_rows_that_are_equal_refuse_a_unique_index_until_they_are_gone(cluster: 
     assert node.sql("SELECT count(*) FROM u") == [(ROWS,)]
 
 
+def test_several_indexes_of_one_table_follow_each_other_at_once(cluster: Cluster) -> None:
+    """Nothing of the first one is waited for; whoever asks is forgotten after 15 s (UNASKED_S)."""
+    for table in ("other", "t"):
+        with cluster["i1"].connect() as connection:
+            connection.execute("SET statement_timeout = '14s'")
+            for column in ("n", "id", "n, id"):
+                connection.execute(f"CREATE INDEX ON {table} ({column})".encode())
+    assert cluster["i1"].sql("SELECT count(*) FROM _pico_index WHERE name LIKE '%_idx'") == [(6,)]
+
+
 def test_a_kill_in_the_middle_leaves_nothing_that_is_not_whole(cluster: Cluster) -> None:
     node = cluster["i2"]
     making = threading.Thread(target=attempt, args=(cluster["i1"], "CREATE INDEX t_n ON t (n)"))

@@ -14,6 +14,7 @@ from tests.native.mutants import OF_C
 from tests.node.kept_mutants import OF_KEPT
 from tests.replication.long_mutants import OF_LONG_STATEMENTS
 from tests.sim_cluster.session_mutants import OF_SESSIONS
+from tests.sql.once_mutants import OF_CALLS
 from tests.storage.hidden_mutants import OF_HIDDEN
 from tests.storage.rot_mutants import OF_ROT
 from tests.topology.mutants import OF_THE_TOPOLOGY
@@ -720,6 +721,7 @@ MUTANTS = tuple(
         *OF_LONG_STATEMENTS,
         *OF_BACKUPS,
         *OF_ROT,
+        *OF_CALLS,
         *OF_HIDDEN,
         *OF_C,
     )

@@ -10,6 +10,17 @@ INSERT INTO opening VALUES (1,'09:30','17:00:00.4','\x00ff10','{09:00,12:30:00.2
 #: Rows, names and types as of PostgreSQL.
 ASKED = r"""
 SELECT user = current_user AS same
+SELECT int4 '7' + int2 '1' AS n, float8 '1.5' AS f, varchar 'a' || text 'b' AS s, bool 't' AS b, int4 '3'::text AS t
+SELECT regexp_replace('AAA', '^|$', 'Z', 'g'), regexp_replace('AAA', 'A*', 'Z', 'g'), regexp_count('AAA', '$')
+SELECT substring('abcdefg' SIMILAR 'a*#"%#"g*' ESCAPE '#'), substring('abcdefg' SIMILAR 'a#"(b)(c)#"%' ESCAPE '#'), substring('abcdefg' SIMILAR 'a#"%g' ESCAPE '#')
+SELECT 'abc' SIMILAR TO 'a#"b#"c#"' ESCAPE '#'
+SELECT rank() OVER (ORDER BY id), count(*) FROM opening GROUP BY 1
+SELECT (SELECT max(o.id) FILTER (WHERE count(o.at) > 0) FROM opening i) FROM opening o
+SELECT (id + 1) * 2 AS x, count(*) FROM opening GROUP BY GROUPING SETS (id + 1, day) ORDER BY 1
+SELECT day, id, count(*) FROM opening GROUP BY DISTINCT ROLLUP (day, id), ROLLUP (day) ORDER BY 1, 2, 3
+SELECT (WITH c (x) AS (VALUES (o.id)) SELECT (SELECT x FROM c)) AS y FROM opening o ORDER BY 1
+SELECT (SELECT max(x) FROM (VALUES (o.id), (length(o.seal)), (2)) AS c (x)) AS y FROM opening o ORDER BY o.id
+SELECT ROW() = ROW()
 SELECT * FROM unnest(ARRAY[1,2,3], ARRAY['a','b']) AS t(n, s)
 SELECT * FROM unnest('{1.5,2}'::numeric[], '{a,NULL,c}'::text[], NULL::date[], '{t}'::boolean[])
 SELECT n, s, o FROM unnest(ARRAY['2024-01-01'::date], ARRAY['x','y']) WITH ORDINALITY AS t(n, s, o) ORDER BY o
@@ -89,6 +100,9 @@ VALUES (time '10:00', 'a'::bytea), ('11:00', 'b')
 
 #: Not there: refused by name.
 REFUSED = r"""
+SELECT json_each('{"a": 1}')
+SELECT id, jsonb_each_text('{"a": 1}') FROM opening
+SELECT jsonb_object_agg(DISTINCT 'a', 'b')
 SELECT '10:00'::timetz
 SELECT '10:00'::time with time zone
 SELECT current_time

@@ -16,6 +16,7 @@ from cairn.model.tables.schema import Column, Table
 from cairn.model.types.values import TYPE_OF_OID
 from cairn.sql.bind.scope import GivenRows, no_column
 from cairn.sql.compile_block import Planning, planned_twice
+from cairn.sql.functions.function_list import KEPT_FIRST, told_anew
 from cairn.sql.parse.lexer import Token, tokens
 from cairn.sql.plans import BlockPlan, BlockStep, GlobalWrite, Prepared
 from cairn.sql.statements.merge import Merge, When
@@ -77,6 +78,7 @@ class _Steps:
 
     def all(self) -> Iterator[BlockStep]:
         changes: list[tuple[int, When]] = []
+        self._check_the_same_for_all()
         for number, when in enumerate(self._merge.whens, 1):
             if when.action == "nothing":
                 self._compiled(self._query(number, when, []))  # refused when it makes no sense
@@ -90,6 +92,17 @@ class _Steps:
             yield BlockStep("merge", prepared, number)
         if not changes:
             yield BlockStep("merge", self._compiled("SELECT 1 WHERE false"))
+
+    def _check_the_same_for_all(self) -> None:
+        """Each WHEN asks for its rows itself."""
+        whens = self._merge.whens
+        for number, when in enumerate(whens, 1) if len(whens) > 1 else ():
+            if told_anew(self._compiled(self._query(number, when, [])).bound):
+                raise Unsupported(
+                    "MERGE with several WHEN whose rows or conditions are other ones each time "
+                    "they are asked for",
+                    hint=KEPT_FIRST,
+                )
 
     def _compiled(self, text: str) -> Prepared:
         words = tokens(text)

@@ -17,6 +17,7 @@ from cairn.model.types.values import TYPE_OF_OID
 from cairn.sql.bind.dml import BoundChange, BoundInsert
 from cairn.sql.bind.scope import GivenRows
 from cairn.sql.compile_block import Planning
+from cairn.sql.functions.function_list import KEPT_FIRST, told_anew
 from cairn.sql.ir import has_given, scans_in
 from cairn.sql.parse.lexer import Token
 from cairn.sql.plans import (
@@ -83,6 +84,7 @@ def _steps(
             )
         if not part.writes:
             before.append(part)
+            _check_named_once(found, read, before, planning, text)
             continue
         inside = range(part.body, part.end)
         words = found[part.body : part.end]
@@ -95,6 +97,29 @@ def _steps(
     if not isinstance(prepared.plan, (PointRead, ScatterRead)):
         _check_write(prepared, found[read.main])
     yield BlockStep("tell", prepared)
+
+
+def _check_named_once(
+    found: Sequence[Token],
+    read: WithParts,
+    before: Sequence[WithPart],
+    planning: Planning,
+    text: str,
+) -> None:
+    """The last query of `before` is asked by each part that names it."""
+    part = before[-1]
+    others = [range(each.body, each.end) for each in read.parts if each is not part]
+    others.append(range(read.main, len(found)))
+    if sum(any(found[at].is_word(part.name) for at in each) for each in others) < 2:
+        return
+    inside = range(part.body, part.end)
+    words = found[part.body : part.end]
+    if told_anew(planning.compiled(_only(found, before[:-1], inside), text, words).bound):
+        raise Unsupported(
+            f'"{part.name}" is named twice and tells something else each time it is asked',
+            hint=KEPT_FIRST,
+            position=found[part.start].start + 1,
+        )
 
 
 def _given(number: int, part: WithPart, prepared: Prepared, name: Token) -> GivenRows:

@@ -132,6 +132,7 @@ def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
     from cairn.server.catalog.columns import names_and_types, told_oids
     from cairn.server.catalog.translate import translate
     from cairn.sql.parse.parse import parse_query
+    from cairn.sql.parse.tree import refuse
 
     if "typeinfo_tree" in text:
         return _asyncpg_types(text)
@@ -141,6 +142,8 @@ def prepare(text: str, param_oids: Sequence[int]) -> Prepared:
     tree = parse_query(found, text)
     if not isinstance(tree, exp.Query) or tree.find(exp.DML) is not None:
         raise Unsupported("pg_catalog can only be read", hint="use SELECT")
+    if (marked := tree.find(exp.Placeholder)) is not None:
+        raise refuse(marked)
     sql = translate(tree)
     count = max((int(each.value) for each in found if each.kind == "param"), default=0)
     types = [ColumnType.STRING] * max(count, len(param_oids))

@@ -42,6 +42,11 @@ def owner_of(scope: Scope, args: Sequence[Expr]) -> Scope:
     return scope
 
 
+def is_asked(owner: Scope, expr: Expr) -> bool:
+    """Whether an aggregate of this block stands in it."""
+    return owner.asked is not None and any(col.rel == owner.asked.rel for col in columns_in(expr))
+
+
 def asked_of(owner: Scope, expr: Expr) -> Expr:
     """What stands for the aggregate in the sub-query."""
     if owner.parent is not None and owner.parent.has_sets:

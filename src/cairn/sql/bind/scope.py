@@ -104,6 +104,7 @@ class Cte:
     columns: list[str]
     scope: Scope
     recursive: bool = False  # it names itself
+    named_at: set[int | None] = field(default_factory=set)  # places in the text
 
 
 class Binder:

@@ -6,6 +6,7 @@ from typing import Any
 
 from cairn.model.types.decimals import decode_decimal
 from cairn.model.types.values import ColumnType
+from cairn.sql.functions.function_list import EACH_TIME
 from cairn.sql.ir import (
     BUCKET_AT,
     Again,
@@ -24,6 +25,7 @@ from cairn.sql.ir import (
     Select,
     SubQuery,
     Window,
+    output,
     walk,
 )
 from cairn.sql.typing_rules import NAMES
@@ -51,7 +53,8 @@ class Words:
 
     def names_of(self, block: Any) -> list[str]:
         """What the columns of a fragment are called above it."""
-        assert isinstance(block, Select)
+        if not isinstance(block, Select):
+            return [name or f"col_{at}" for at, (name, _) in enumerate(output(block), 1)]
         found: list[str] = []
         for number, item in enumerate(block.items, 1):
             expr = item.expr
@@ -108,6 +111,8 @@ class Words:
     def _call(self, node: Call) -> str:
         args = [self.expr(arg) for arg in node.args]
         name = node.name
+        if name in EACH_TIME:
+            return f"{name}()"
         if name in ("and", "or"):
             return "(" + f" {name} ".join(args) + ")"
         if name == "in":

@@ -44,6 +44,10 @@ LATE_FUNCTIONS: dict[str, ColumnType] = {
     "clock_timestamp": T,
 }
 
+#: These tell something else each time. A call has the number of its place in the statement.
+EACH_TIME = frozenset(("random", "gen_random_uuid", "clock_timestamp"))
+#: A hint for who asks for the same such rows in several places.
+KEPT_FIRST = "CREATE TEMP TABLE … AS keeps what was told"
 #: What the DEFAULT of an identity column calls; nobody else can.
 NEXT_NUMBER = "cairn_next_number"
 #: `currval` and `lastval`: what the session took last.
@@ -54,6 +58,14 @@ BY_NAME = -1  # instead of a table's number: its name was given as a value
 def calls_late(node: Any) -> bool:
     """Whether it asks for facts of the instance that got the statement."""
     return any(isinstance(each, Call) and is_late(each.name) for each in walk(node))
+
+
+def told_anew(node: Any) -> bool:
+    """Whether it tells something else when it is asked again."""
+    return any(
+        isinstance(each, Call) and (each.name in EACH_TIME or each.name == NEXT_NUMBER)
+        for each in walk(node)
+    )
 
 
 def is_late(function: str) -> bool:

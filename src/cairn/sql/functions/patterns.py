@@ -277,7 +277,8 @@ def similar(pattern: str, escape: str) -> Any:
     if len(pattern) > MAX_PATTERN:
         raise _too_complex("it is too long")
     parts: list[str] = []
-    at, quotes, in_class = 0, 0, False
+    marks: list[int] = []  # how much of `parts` stands before each of them
+    at, in_class = 0, False
     while at < len(pattern):
         char = pattern[at]
         at += 1
@@ -285,8 +286,7 @@ def similar(pattern: str, escape: str) -> Any:
             char = pattern[at]
             at += 1
             if char == '"':
-                parts.append(")(" if quotes < 2 else "")
-                quotes += 1
+                marks.append(len(parts))
             else:
                 parts.append(re2.escape(char))
         elif in_class:
@@ -306,10 +306,16 @@ def similar(pattern: str, escape: str) -> Any:
             parts.append("(?:" if char == "(" else char)
         else:
             parts.append(re2.escape(char))
-    body = "".join(parts)
-    if quotes == 2:
-        before, middle, after = body.split(")(")
-        body = f"(?:{before.replace('.*', '.*?')})({middle})(?:{after})"
-    elif quotes:
-        body = body.replace(")(", "")
-    return compiled(f"(?:{body})")
+    if not marks:
+        return compiled(f"(?:{''.join(parts)})")
+    if len(marks) > 2:
+        raise InvalidParameter(
+            "SQL regular expression may not contain more than two escape-double-quote separators",
+            sqlstate="2200C",
+        )
+    # What is taken is as long as it can be, so what stands around it is as short.
+    first, last = marks[0], (*marks, len(parts))[1]
+    before, taken, after = (
+        "".join(each) for each in (parts[:first], parts[first:last], parts[last:])
+    )
+    return compiled(f"(?U:{before})({taken})(?U:{after})")

@@ -44,10 +44,13 @@ def _matches(expression: Any, text: str, start: int = 1) -> Iterator[Any]:
     """From this character on, counted from 1."""
     _at_least("start", start, 1)
     found = expression.finditer(text, start - 1) if start - 1 <= len(text) else ()
+    last = (-1, -1)
     for count, match in enumerate(found):
         if count % _CHECKED == 0:
             stops.check()
-        yield match
+        if match.span() != last:  # the binding tells an empty one at the end of the text twice
+            yield match
+        last = match.span()
 
 
 def _nth(expression: Any, text: str, start: int, which: int) -> Any:

@@ -83,6 +83,19 @@ class Cairn(Postgres):
             stops.check()
             return super()._parse_bitwise()
 
+        def _parse_type(
+            self, parse_interval: bool = True, fallback_to_identifier: bool = False
+        ) -> exp.Expr | None:
+            """`mood 'happy'`: a word before a text is the name of its type."""
+            word, text = self._curr, self._next
+            kinds = (word and word.token_type, text and text.token_type)
+            if kinds == (TokenType.VAR, TokenType.STRING):
+                type_ = self._parse_types(check_func=False, schema=False)
+                if isinstance(type_, exp.DataType):
+                    cast = exp.Cast(this=self._parse_primary(), to=type_)
+                    return self._parse_column_ops(self.expression(cast))
+            return super()._parse_type(parse_interval, fallback_to_identifier)
+
         def _parse_cairn_overlay(self) -> exp.Expr:
             """`(s PLACING t FROM 1 FOR 2)` or a list of arguments."""
             args: list[Any] = [self._parse_bitwise()]

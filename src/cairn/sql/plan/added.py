@@ -7,24 +7,20 @@ from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import Column
 from cairn.sql.bind.defaults import check_default, default_of
 from cairn.sql.bind.queries.bind import binder_of
-from cairn.sql.functions.function_list import NEXT_NUMBER
-from cairn.sql.ir import Call, Param, walk
+from cairn.sql.functions.function_list import told_anew
+from cairn.sql.ir import Param, walk
 from cairn.sql.plan.closed import evaluator
 from cairn.sql.render.render import literal
 from cairn.sql.zeros import keeping_zeros
-
-_EACH_ITS_OWN = frozenset(("random", "gen_random_uuid", "clock_timestamp", NEXT_NUMBER))
 
 
 def constant_default(catalog: Catalog, column: Column) -> str:
     """SQLite's literal of a DEFAULT that is the same for every row; "" of one that is NULL."""
     check_default(binder_of(catalog), column)
     expr = keeping_zeros(default_of(binder_of(catalog), None, column))
-    inside = list(walk(expr))
-    names = {each.name for each in inside if isinstance(each, Call)}
     found = evaluator(expr)
-    is_param = any(isinstance(each, Param) for each in inside)  # now() is one
-    if is_param or found is None or not _EACH_ITS_OWN.isdisjoint(names):
+    is_param = any(isinstance(each, Param) for each in walk(expr))  # now() is one
+    if is_param or found is None or told_anew(expr):
         raise Unsupported(
             f'the DEFAULT of column "{column.name}" is no constant: rows that are there would '
             "have to be written anew",

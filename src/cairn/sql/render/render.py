@@ -39,10 +39,12 @@ from cairn.sql.ir import (
     output,
 )
 from cairn.sql.render.lists import rows_of_series, unnested, value_of
+from cairn.sql.render.once import fenced, lifted
 from cairn.sql.render.slots import Slots
 from cairn.sql.scales import scales
 from cairn.sql.zeros import is_key
 
+_LIFTED = 1_000_000  # relations from here on are nobody else's
 _INFIX = {"=", "<>", "<", "<=", ">", ">=", ">>", "&"}
 _COMPARES = {"=", "<>", "<", "<=", ">", ">=", "in", "any_of", "is", "is_not"}
 _RENAMED = {"is": "IS", "is_not": "IS NOT"}
@@ -82,6 +84,7 @@ class Renderer:
         self.slots = slots
         self.bucket = bucket  # `?n` of the one bucket that every sharded table is read in
         self.marks = marks  # leave marks for `with_ranges`
+        self._lifted = 0  # queries that were put below others
         self.aliases: dict[int, str] = {}  # relations that are not called r<number>
         self.scanned: dict[int, tuple[str, list[str]]] = {}  # what is said of them in another way
 
@@ -319,11 +322,17 @@ class Renderer:
             text = self.expr(list_)
             columns = ", ".join(f"{each} AS x{at}" for at, each in enumerate(unnested(node, "")))
             return f"SELECT {columns} FROM json_each({text})" + self._tail(node)
-        rows = ", ".join(f"({', '.join(self.expr(cell) for cell in row)})" for row in node.rows)
+        rows = ", ".join(f"({', '.join(map(self._cell, row))})" for row in node.rows)
         names = ", ".join(f"column{at + 1} AS x{at}" for at in range(len(node.names)))
         return f"SELECT {names} FROM (VALUES {rows})" + self._tail(node)
 
+    def _cell(self, expr: Expr) -> str:
+        """Of VALUES. A bare column of a query around it would give its name to the whole column."""
+        return f"+{self.expr(expr)}" if isinstance(expr, Col) else self.expr(expr)
+
     def _select(self, node: Select) -> str:
+        found, node = node, lifted(node, _LIFTED + self._lifted)
+        self._lifted += found is not node
         if node.distinct and _has_zeros(node):
             return self._distinct(node)
         rows = self.rows(node)  # before its columns: it says how they are called
@@ -399,7 +408,7 @@ class Renderer:
                 self._given_by = {**self._given_by, rel: unnested(query, f"r{rel}.")}
                 return text, []
             case Derived(rel=rel, query=query):
-                text = self.query(query)
+                text = fenced(query, self.query(query))
                 self.name_columns(rel)
                 return f"({text}) AS r{rel}", []
             case Join(kind=kind, left=left, right=right, on=on):

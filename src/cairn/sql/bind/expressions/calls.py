@@ -33,7 +33,7 @@ from cairn.sql.bind.expressions.lists import (
 )
 from cairn.sql.bind.expressions.ordered_sets import ORDERED_SETS, array_of, ordered_set
 from cairn.sql.bind.expressions.sequences import current_value, next_value
-from cairn.sql.bind.outer_aggregates import asked_of, owner_of
+from cairn.sql.bind.outer_aggregates import asked_of, is_asked, owner_of
 from cairn.sql.bind.scope import MAX_ARGUMENTS, Scope
 from cairn.sql.ir import (
     Agg,
@@ -172,6 +172,10 @@ def _aggregate(scope: Scope, node: exp.Anonymous, condition: exp.Expr | None) ->
     finally:
         scope.no_aggregates, scope.no_windows = forbidden, windows
     owner = owner_of(scope, aggregation.args)
+    if aggregation.filter is not None and is_asked(owner, aggregation.filter):
+        raise GroupingProblem(
+            "aggregate function calls cannot be nested", position=walk_position(node)
+        )
     if owner.no_aggregates is not None:
         raise GroupingProblem(
             f"aggregate functions are not allowed in {owner.no_aggregates}",

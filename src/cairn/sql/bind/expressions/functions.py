@@ -12,7 +12,7 @@ from cairn.model.types.widths import Width
 from cairn.sql.bind.enums import enum_function, of_one_enum, told_type
 from cairn.sql.bind.expressions.json_making import to_json
 from cairn.sql.bind.scope import Binder, nearest
-from cairn.sql.functions.function_list import ABSENT, INSTEAD, LATE_FUNCTIONS, PLAIN
+from cairn.sql.functions.function_list import ABSENT, EACH_TIME, INSTEAD, LATE_FUNCTIONS, PLAIN
 from cairn.sql.ir import Agg, Call, Case, Const, Expr, Order, Param, Type
 from cairn.sql.scales import known_of
 from cairn.sql.typing_rules import (
@@ -53,6 +53,8 @@ def scalar(binder: Binder, name: str, args: Sequence[Expr], position: int | None
         _check_setting(name, args, position)
     if name in LATE_FUNCTIONS:
         given = tuple(arg if arg.type else binder.coerce(arg, S) for arg in args)
+        if name in EACH_TIME:
+            given = (Const(I, binder.next_rel()),)
         return Call(LATE_FUNCTIONS[name], name, given)
     if name in _MULTI:
         return _multi(binder, name, args, position)
@@ -237,6 +239,12 @@ class Aggregation:
             return make(self._agg(I, "count", *args))
         if name in ("group_concat", "string_agg"):
             return self._concat(make, position)
+        if self.distinct and len(args) > 1:
+            raise Unsupported(
+                f"DISTINCT in {name} of several values",
+                hint="ask for distinct rows in a sub-query",
+                position=position,
+            )
         if name in _OBJECTS and len(args) == 2:
             key = self.binder.coerce(args[0], S, ASSIGNMENT)
             value = to_json(self.binder, args[1])

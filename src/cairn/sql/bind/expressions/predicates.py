@@ -85,6 +85,8 @@ def _row_comparison(scope: Scope, name: str, node: exp.Binary) -> Expr:
         raise refuse(node, "comparing a row with a sub-query or a single value")
     if len(left) != len(right):
         raise SyntaxProblem("unequal number of entries in row expressions")
+    if not left:
+        raise Unsupported("cannot compare rows of zero length", position=walk_position(node))
     pairs = [
         typed(Call, compare(scope, name, bind_expr(scope, a), bind_expr(scope, b)))
         for a, b in zip(left, right, strict=True)

@@ -53,6 +53,7 @@ from cairn.sql.ir import (
     Window,
     children,
     has_aggregate,
+    has_window,
     output,
     rels_of,
 )
@@ -281,6 +282,8 @@ def _bind_group(
                     raise
         if has_aggregate(expr):
             raise GroupingProblem("aggregate functions are not allowed in GROUP BY")
+        if has_window(expr):
+            raise CairnError("window functions are not allowed in GROUP BY", sqlstate="42P20")
         found.append(scope.binder.coerce(expr, S) if expr.type is None else expr)
     scope.no_aggregates = scope.no_windows = None
     return tuple(dict.fromkeys(found))

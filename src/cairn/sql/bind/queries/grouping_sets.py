@@ -93,10 +93,12 @@ def bind_grouping_sets(
 ) -> Select:
     """The query around all of them, which sorts, cuts and compares their rows."""
     group, distinct = tree.args["group"], tree.args.get("distinct")
-    allow(group, {"expressions"})
+    allow(group, {"expressions", "all"})
     if distinct is not None and distinct.args.get("on") is not None:
         raise refuse(tree, "DISTINCT ON with several grouping sets")
     sets = _sets(group.expressions)
+    if group.args.get("all") is False:  # GROUP BY DISTINCT
+        sets = list({frozenset(each.sql() for each in found): found for found in sets}.values())
     every = list({each.sql(): each for found in sets for each in found}.values())
     parts: list[Select] = []
     shown: Select | None = None
@@ -167,12 +169,12 @@ def _bound(
         raise refuse(tree, "a window function beside several grouping sets")
     missing = [each for each in grouped if each not in here]
     items = [*whole.items, *(Item("", each.expr) for each in whole.order)]
-    having = _without(whole.having, missing)
+    having = _without(whole.having, here, missing)
     if not here and having is None and not any(map(has_aggregate, exprs)):
         having = Call(B, ">=", (Agg(I, "count", ()), Const(I, 0)))  # one row, whatever there is
     made = replace(
         whole,
-        items=tuple(Item(item.name, _without(item.expr, missing)) for item in items),
+        items=tuple(Item(item.name, _without(item.expr, here, missing)) for item in items),
         group=here,
         having=having,
         order=(),
@@ -180,9 +182,11 @@ def _bound(
     return whole, made
 
 
-def _without(expr: Any, missing: list[Expr]) -> Any:
+def _without(expr: Any, here: tuple[Expr, ...], missing: list[Expr]) -> Any:
+    """`here`: what the set groups by has its value, also where a part of it is missing."""
+
     def change(node: Any) -> Any | None:
-        if isinstance(node, Agg):
+        if isinstance(node, Agg) or (isinstance(node, Expr) and node in here):
             return node
         return Const(node.type, None) if isinstance(node, Expr) and node in missing else None
 

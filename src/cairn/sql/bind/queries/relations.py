@@ -27,6 +27,7 @@ from cairn.sql.bind.queries.recursive import (
 from cairn.sql.bind.queries.rows_in_items import ROWS
 from cairn.sql.bind.queries.sets import bind_values
 from cairn.sql.bind.scope import Cte, GivenRows, Scope, Visible
+from cairn.sql.functions.function_list import KEPT_FIRST, told_anew
 from cairn.sql.ir import (
     TRUE,
     Call,
@@ -154,7 +155,15 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
         return bind_itself(scope, cte, shown, columns, node)
     if cte is not None:
         scope.binder.enter_select(expanded=True)
-        return _derived(scope, _cte_query(cte), shown, columns or cte.columns)
+        query = _cte_query(cte)
+        cte.named_at.add(position)
+        if len(cte.named_at) > 1 and told_anew(query):
+            raise Unsupported(
+                f'"{name}" is named twice and calls a function that tells something else each time',
+                hint=KEPT_FIRST,
+                position=position,
+            )
+        return _derived(scope, query, shown, columns or cte.columns)
     catalog = scope.binder.catalog.public if schema == "public" else scope.binder.catalog
     if schema is not None and schema != "public":
         name = f"{schema}.{name}"

@@ -7,6 +7,7 @@ from sqlglot import exp
 from cairn.sql.bind.expressions.functions import AGGREGATES
 from cairn.sql.bind.expressions.lists import ROW_FUNCTIONS
 from cairn.sql.parse.naming import column_name
+from cairn.sql.parse.tree import refuse
 
 ROWS = "*rows"  # no name that anybody could write without quotes
 
@@ -20,6 +21,8 @@ def rows_into_from(tree: exp.Select) -> None:
     if len(found) != 1 or tree.args.get("group") or any(map(_aggregates, tree.expressions)):
         return
     (call,) = found
+    if str(call.this).lower().endswith(("_each", "_each_text")):  # a row of two columns
+        raise refuse(call, f"{call.this} outside of FROM")
     name = exp.to_identifier(str(call.this).lower())
     alias = exp.TableAlias(this=exp.to_identifier(ROWS, quoted=True), columns=[name])
     rows = exp.Table(this=call.copy(), alias=alias)

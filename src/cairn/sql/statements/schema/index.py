@@ -317,6 +317,7 @@ def _index_statement(
 
 
 def drop_index(cursor: Cursor, catalog: Catalog) -> DdlStatement:
+    cursor.accept("concurrently")  # it takes milliseconds
     quiet = cursor.accept("if", "exists")
     name = cursor.name()
     tail = finish(cursor)
