@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
-HELD, TAKER, CUT = "node/rows/backups.py", "node/steering/backup_taker.py", "replication/cut.py"
+HELD, TAKER, CUT = (
+    "node/rows/upkeep/backups.py",
+    "node/steering/backup_taker.py",
+    "replication/cut.py",
+)
 ROWS, PAGES = "cli/copies/rows.py", "storage/files/page_copy.py"
 REAL = "tests/cluster/test_backup.py::test_"
 PARTS = "tests/node/test_backup_parts.py::test_"

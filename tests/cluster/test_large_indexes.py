@@ -12,7 +12,7 @@ import apsw
 import psycopg
 import pytest
 
-from cairn.node.rows.filling import SMALL_ROWS
+from cairn.node.rows.upkeep.filling import SMALL_ROWS
 from cairn.sql.functions.functions import register
 from tests.cluster.harness import Cluster, Node, eventually
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from cairn.model.backups import ALIVE, CopyRequest, HoldRequest, Piece, PieceRequest
 from cairn.model.members.cluster import Cluster
-from cairn.node.rows.backups import IDLE_S, Backups
+from cairn.node.rows.upkeep.backups import IDLE_S, Backups
 from cairn.node.steering.backup_taker import BackupTaker, Moment
 from cairn.node.waiting import until
 from cairn.storage.data_db.data_store import DataStore

@@ -15,8 +15,8 @@ from cairn.model.log.records import Shape
 from cairn.model.rpc import FillIndexRequest
 from cairn.model.tables.schema import Column, Computed, Index, Sharded, Table
 from cairn.model.types.values import ColumnType
-from cairn.node.rows import filling
-from cairn.node.rows.filling import Filling
+from cairn.node.rows.upkeep import filling
+from cairn.node.rows.upkeep.filling import Filling
 from cairn.sql.functions.functions import register
 from cairn.storage.data_db.data_store import DataStore
 

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-HIDDEN, KEYS = "storage/data_db/hidden_indexes.py", "storage/data_db/key_list.py"
-DATA_STORE, FILLING = "storage/data_db/data_store.py", "node/rows/filling.py"
+HIDDEN, KEYS = "storage/data_db/hidden/indexes.py", "storage/data_db/hidden/key_list.py"
+DATA_STORE, FILLING = "storage/data_db/data_store.py", "node/rows/upkeep/filling.py"
 UNIT = "tests/storage/test_hidden_indexes.py::test_"
 ONE = "tests/node/test_filling.py::test_"
 REAL = "tests/cluster/test_large_indexes.py::test_"

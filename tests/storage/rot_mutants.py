@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
-HEALTH, FOLLOWER, COPIES = "node/rows/health.py", "node/rows/follower.py", "node/rows/copies.py"
+HEALTH, FOLLOWER, COPIES = (
+    "node/rows/upkeep/health.py",
+    "node/rows/follower.py",
+    "node/rows/copies.py",
+)
 LEAVING, STEPS = "governor/rules/leaving.py", "node/steering/governor_steps.py"
 ROW_LOG, LOG_TABLES = "storage/data_db/row_log.py", "storage/data_db/log_tables.py"
 ROT = "tests/sim_cluster/test_bit_rot.py::test_"

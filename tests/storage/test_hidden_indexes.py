@@ -16,8 +16,8 @@ from cairn.model.tables.schema import Column, Computed, Index, Sharded, Table
 from cairn.model.types.values import ColumnType
 from cairn.sql.functions.functions import register
 from cairn.storage.data_db.data_store import DataStore
-from cairn.storage.data_db.hidden_indexes import hidden_name
-from cairn.storage.data_db.key_list import KeyList, has_over
+from cairn.storage.data_db.hidden.indexes import hidden_name
+from cairn.storage.data_db.hidden.key_list import KeyList, has_over
 from cairn.storage.files.sqlite import check_file
 
 COLUMNS = (

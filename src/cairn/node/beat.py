@@ -8,11 +8,11 @@ import logging
 from cairn.model.errors import CairnError
 from cairn.model.rpc import DamageReport, Empty, LinkReport
 from cairn.node.consensus.leader import Leader
-from cairn.node.rows.backups import Backups
-from cairn.node.rows.health import Health
 from cairn.node.rows.local_tables import LocalTables
 from cairn.node.rows.mesh import BEAT_S
 from cairn.node.rows.replication import Replication
+from cairn.node.rows.upkeep.backups import Backups
+from cairn.node.rows.upkeep.health import Health
 from cairn.node.runtime import spawn
 from cairn.node.steering.moves_shown import MovesShown
 

@@ -62,12 +62,9 @@ from cairn.node.lifetime import Ending, Lifetime, Work
 from cairn.node.news import News
 from cairn.node.peer_calls import PeerCall, Right, handlers
 from cairn.node.peer_guard import PeerGuard
-from cairn.node.rows.backups import Backups
 from cairn.node.rows.ballots import BallotRequest
 from cairn.node.rows.copies import CopyRequest
 from cairn.node.rows.data_plane import DataPlane
-from cairn.node.rows.filling import Filling
-from cairn.node.rows.health import CompareRequest, Health
 from cairn.node.rows.leases import LeaseGiver, LeaseHolder
 from cairn.node.rows.local_tables import LocalTables
 from cairn.node.rows.moves.giving import DeltaRequest, Giving
@@ -75,6 +72,9 @@ from cairn.node.rows.moves.held import Held
 from cairn.node.rows.moves.moving import Moving
 from cairn.node.rows.opening import open_rows
 from cairn.node.rows.replication import Replication
+from cairn.node.rows.upkeep.backups import Backups
+from cairn.node.rows.upkeep.filling import Filling
+from cairn.node.rows.upkeep.health import CompareRequest, Health
 from cairn.node.runtime import Runtime, timestamp
 from cairn.node.statements.advisory_locks import AdvisoryLocks
 from cairn.node.statements.asker.numbers import Numbers

@@ -35,7 +35,7 @@ from cairn.node.consensus.global_state import GlobalState
 from cairn.node.consensus.leader import Leader
 from cairn.node.consensus.quorum import Patience, Voters
 from cairn.node.consensus.raft_runner import RaftRunner
-from cairn.node.rows.backups import HOLD_S, IDLE_S, PIECE_BYTES, Backups
+from cairn.node.rows.upkeep.backups import HOLD_S, IDLE_S, PIECE_BYTES, Backups
 from cairn.node.runtime import Runtime
 from cairn.replication.cut import owners, spoilt
 from cairn.storage.files.sqlite import open_reader

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cairn.node.rows import filling
+from cairn.node.rows.upkeep import filling
 from cairn.sim.cluster.changed import changed
 from cairn.sim.cluster.history import Result
 from cairn.storage.files import sqlite

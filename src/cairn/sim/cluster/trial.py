@@ -243,7 +243,9 @@ class Trial:
             return True
 
         for node in self.world.running():
-            if node.instance is not None:  # what rotted behind a page of the log is seen from now on
+            if (
+                node.instance is not None
+            ):  # what rotted behind a page of the log is seen from now on
                 connection = node.instance.data.store.connection
                 connection.execute("PRAGMA main.wal_checkpoint(TRUNCATE)").fetchall()
         before = {

@@ -41,7 +41,7 @@ from cairn.native.loading import POINTS, load
 from cairn.native.point_inserts import RECORD_LOST, InsertRoom, PointInsert
 from cairn.storage.data_db import operations
 from cairn.storage.data_db.fence import Fence
-from cairn.storage.data_db.hidden_indexes import HiddenIndexes
+from cairn.storage.data_db.hidden.indexes import HiddenIndexes
 from cairn.storage.data_db.log_tables import PUT_RECORD, open_log, place
 from cairn.storage.data_db.packed_insert import PackedInsert
 from cairn.storage.data_db.shapes import RowTables

@@ -21,7 +21,7 @@ from cairn.model.tables.schema import (
     create_index_sql,
     create_table_sql,
 )
-from cairn.storage.data_db.hidden_indexes import HiddenIndexes
+from cairn.storage.data_db.hidden.indexes import HiddenIndexes
 from cairn.storage.data_db.kin import Enforcing, Kin, no_pairs, rekeyed_rows
 from cairn.storage.data_db.long.gathering import Gathering
 from cairn.storage.data_db.touched import Touched

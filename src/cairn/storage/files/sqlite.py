@@ -64,8 +64,8 @@ def check_file(path: Path) -> bool:
     """Refuse a file that is not whole: better no start than wrong data.
 
     Whether all of it was read. To read a large one would take minutes, in which others wait for
-    this instance; the scrub does that afterwards (`node/rows/health.py`), and whoever meets a
-    damaged page before it notices by its checksum.
+    this instance; the scrub does that afterwards (`node/rows/upkeep/health.py`), and whoever meets
+    a damaged page before it notices by its checksum.
     """
     if not path.exists():
         return True

@@ -2,7 +2,7 @@
 
 While a schema change is being made its table cannot be used, and its masters write nothing else.
 So every instance that has rows of the table is asked to fill the index beforehand
-(`node/rows/filling.py`), for as long as that takes.
+(`node/rows/upkeep/filling.py`), for as long as that takes.
 """
 
 from __future__ import annotations

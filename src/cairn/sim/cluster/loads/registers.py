@@ -325,7 +325,7 @@ def why_misplaced(world: Any) -> str | None:
 
 def why_not_whole(world: Any) -> str | None:
     """Every index has an entry for each row, and none for anything else; one that is on its way
-    (`storage/data_db/hidden_indexes.py`) has not."""
+    (`storage/data_db/hidden/indexes.py`) has not."""
     for node in world.running():
         data = apsw.Connection(str(node.dir / "data.db"), flags=apsw.SQLITE_OPEN_READONLY)
         try:

@@ -5,7 +5,7 @@ Whoever runs `CREATE INDEX` asks every instance that has rows of the table, agai
 asks any more, what was done of it is forgotten. The schema change then finds the index filled, and
 takes milliseconds. What is not there then is made by the schema change itself, as for small tables.
 
-Order: the hidden index (`storage/data_db/hidden_indexes.py`) is there before the first key is
+Order: the hidden index (`storage/data_db/hidden/indexes.py`) is there before the first key is
 looked for, so that a row which is not among the keys was written since, and has its entry by that.
 """
 
@@ -24,7 +24,7 @@ from cairn.model.tables.schema import Index, Table
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.rows.data_plane import DataPlane
 from cairn.node.runtime import spawn
-from cairn.storage.data_db.key_list import KeyList, count_rows, has_over
+from cairn.storage.data_db.hidden.key_list import KeyList, count_rows, has_over
 from cairn.storage.sqlite_errors import translated
 
 T = TypeVar("T")

@@ -76,7 +76,7 @@ def _kind(table: Table, index: Index) -> str:
 
 
 class HiddenIndexes:
-    """Of `data.db`; on the writer. One for a table at a time, filled by `node/rows/filling.py`."""
+    """Of `data.db`; on the writer. One for a table at a time: `node/rows/upkeep/filling.py`."""
 
     def __init__(self, connection: apsw.Connection, *, takes_packed: bool) -> None:
         self._connection, self._takes_packed = connection, takes_packed

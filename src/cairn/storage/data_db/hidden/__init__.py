@@ -1,0 +1,1 @@
+"""Indexes that are filled before anybody sees them."""
