@@ -282,3 +282,21 @@ def test_copy_may_leave_out_what_is_generated(cluster: Cluster, kind: str) -> No
         with refused, sql.cursor().copy("COPY filled_in (u) FROM STDIN") as copy:
             copy.write_row((None,))
     first.sql("DROP TABLE filled_in")
+
+
+def test_rows_of_a_table_without_a_key_take_no_numbers_of_its_columns(cluster: Cluster) -> None:
+    """They are told apart by numbers of their own, which `setval` and `lastval` do not know."""
+    with cluster["i1"].connect() as sql:
+        sql.execute("CREATE TABLE numbered (n SERIAL, note TEXT)")
+        sql.execute("CREATE TABLE log (note TEXT)")
+        added = "INSERT INTO numbered (note) VALUES ('a'), ('b'), ('c') RETURNING n"
+        assert sql.execute(added).fetchall() == [(1,), (2,), (3,)]
+        sql.execute("INSERT INTO log VALUES ('x'), ('y')")
+        last = "SELECT lastval(), currval('numbered_n_seq')"
+        assert sql.execute(last).fetchall() == [(3, 3)]
+        sql.execute("SELECT setval('numbered_n_seq', 1)")
+        assert sql.execute(added).fetchall() == [(2,), (3,), (4,)]
+        rows = sql.execute("SELECT n, count(*) FROM numbered GROUP BY n ORDER BY n")
+        assert rows.fetchall() == [(1, 1), (2, 2), (3, 2), (4, 1)]
+        sql.execute("DROP TABLE numbered, log")
+    assert cluster["i1"].sql("SELECT count(*) FROM _cairn_sequence") == [(0,)]

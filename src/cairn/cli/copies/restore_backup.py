@@ -22,6 +22,7 @@ from cairn.model.settings.parameters import SETTINGS
 from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import User
 from cairn.model.tables.schema import Table
+from cairn.model.tables.sequences import table_of
 
 STEP_S = 120.0
 TRIES = 5  # of one piece: a master may change meanwhile
@@ -220,7 +221,11 @@ class Restore:
             cluster_uuid=self._manifest.cluster_uuid,
             privileges=privileges,
             known_tables=[table.id for table in self._catalog.tables.values() if table.is_system],
-            sequences=[(ids[row[0]], *row[1:]) for row in self._chosen.numbers() if row[0] in ids],
+            sequences=[
+                (ids[table] + row[0] - table, *row[1:])
+                for row in self._chosen.numbers()
+                if (table := table_of(row[0])) in ids
+            ],
             settings=[
                 tuple(row)
                 for row in self._content[system.PICO_DB_CONFIG.id]

@@ -14,6 +14,25 @@ from cairn.model.tables.schema import Column, Identity, Table
 from cairn.model.types.values import ColumnType
 
 COLUMN = "last_value"  # as PostgreSQL calls it
+_HIDDEN = 1 << 40  # more than any table's id
+
+
+def numbers_of(table_id: int, column: Column) -> int:
+    """What a column's numbers are kept by. Those of a hidden key are apart: `setval`, `lastval` and
+    RESTART IDENTITY are about the others."""
+    return table_id + _HIDDEN if column.is_hidden else table_id
+
+
+def all_numbers_of(table_id: int) -> tuple[int, int]:
+    return table_id, table_id + _HIDDEN
+
+
+def table_of(numbers: int) -> int:
+    return numbers % _HIDDEN
+
+
+def are_hidden(numbers: int) -> bool:
+    return numbers >= _HIDDEN
 
 
 class Numbering(msgspec.Struct, frozen=True):
@@ -33,7 +52,7 @@ def sequence_table(name: str, start: int, step: int, owner: int) -> Table:
 
 
 def numbering_of(table: Table) -> Numbering | None:
-    for column in table.columns:
+    for column in table.shown_columns:
         if column.identity is not None:
             return Numbering(table, column.identity.start, table.step or 1)
     return None
@@ -45,7 +64,7 @@ def numbering(catalog: Catalog, name: str) -> Numbering | None:
     if known is not None:
         return numbering_of(known) if known.is_sequence else None
     for table in catalog.tables.values():
-        for column in table.columns:
+        for column in table.shown_columns:
             if column.identity is not None and f"{table.name}_{column.name}_seq" == name:
                 return numbering_of(table)
     return None

@@ -277,7 +277,7 @@ CAIRN_SEQUENCE = _table(
     "_cairn_sequence",
     "table_id",
     "numbers of identity columns: instances take them in blocks",
-    ("table_id", "U", "in `_pico_table`"),
+    ("table_id", "U", "in `_pico_table`; for the hidden key of a table without one 2^40 more"),
     ("next", "I", "the first number that nobody has taken"),
 )
 PICO_ROUTINE = _table(

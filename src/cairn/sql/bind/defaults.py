@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cairn.model.errors import CairnError, GeneratedAlways, InvalidTableDefinition
 from cairn.model.tables.schema import Column, Table
+from cairn.model.tables.sequences import numbers_of
 from cairn.model.types.values import ColumnType
 from cairn.sql.bind.expressions.expr import bind_wanted
 from cairn.sql.bind.scope import Binder, Scope
@@ -20,7 +21,8 @@ INT = ColumnType.INTEGER
 def default_of(binder: Binder, table: Table | None, column: Column) -> Expr:
     """As it is stored; `now()` is the time of the statement that inserts."""
     if column.identity is not None and table is not None:
-        numbers = (Const(INT, table.id), Const(INT, column.identity.start))
+        kept_by = numbers_of(table.id, column)
+        numbers = (Const(INT, kept_by), Const(INT, column.identity.start))
         return stored(Call(INT, NEXT_NUMBER, numbers), column)
     if column.default is None:
         return Const(plain(column.type), None)

@@ -29,6 +29,7 @@ from cairn.model.tables.schema import (
     create_index_sql,
     create_table_sql,
 )
+from cairn.model.tables.sequences import all_numbers_of
 from cairn.storage.files.reshaping import check_rows, reshape
 from cairn.storage.raft_db.global_tables import GlobalTables
 
@@ -234,7 +235,8 @@ def _drop_table(tables: GlobalTables, table: Table) -> list[Change]:
     for index in _indexes(tables, table.id):
         changes += tables.dml(ops.Delete(system.PICO_INDEX.id, (table.id, index.id)))
     if any(column.identity is not None for column in table.columns):
-        changes += tables.dml(ops.Delete(system.CAIRN_SEQUENCE.id, (table.id,)))
+        for numbers in all_numbers_of(table.id):
+            changes += tables.dml(ops.Delete(system.CAIRN_SEQUENCE.id, (numbers,)))
     privileges = system.PICO_PRIVILEGE
     query = f"SELECT c1, c3, c4, c2 FROM {privileges.physical_name} WHERE c3 = 'table' AND c4 = ?"
     for key in tables.connection.execute(query, (table.id,)).fetchall():

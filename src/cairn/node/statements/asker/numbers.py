@@ -19,6 +19,7 @@ from cairn.model.log.ranges import KeyRange, one_key
 from cairn.model.members.topology import Grade
 from cairn.model.rpc import Empty, ForgetNumbers
 from cairn.model.tables.schema import FIRST_TEMP_ID, TEMP_IDS
+from cairn.model.tables.sequences import all_numbers_of, are_hidden, numbers_of, table_of
 from cairn.model.tables.system_tables import CAIRN_SEQUENCE
 from cairn.model.types.values import INT64_MAX
 from cairn.net.peers import Peers
@@ -48,7 +49,7 @@ class Numbers:
 
     def next(self, table: int, start: int, step: int = 1) -> int:
         with self._guard:
-            if FIRST_TEMP_ID <= table < FIRST_TEMP_ID + TEMP_IDS:
+            if FIRST_TEMP_ID <= table_of(table) < FIRST_TEMP_ID + TEMP_IDS:
                 number = self._of_temps.get(table, start)
                 self._of_temps[table] = number + 1
                 return _noted(table, number)
@@ -61,7 +62,7 @@ class Numbers:
             return _noted(table, given)
 
     def _ended(self, table: int) -> CairnError:
-        found = self._state.catalog.table_by_id(table)
+        found = self._state.catalog.table_by_id(table_of(table))
         name = str(table) if found is None else found.name
         return CairnError(
             f'nextval: reached maximum value of sequence "{name}" ({INT64_MAX})', sqlstate="2200H"
@@ -70,11 +71,23 @@ class Numbers:
     def begin_anew(self, table: int) -> None:
         """A temporary table is gone, or was emptied with RESTART IDENTITY."""
         with self._guard:
-            self._of_temps.pop(table, None)
+            for each in all_numbers_of(table):
+                self._of_temps.pop(each, None)
 
     async def more(self, need: NumbersNeeded) -> None:
+        """Whoever comes again takes all of its numbers anew, so those that come next are here then,
+        too: rows of a table without a key need two."""
+        number = table_of(need.table)
+        table = self._state.catalog.table_by_id(number)
+        wanted = {need.table: need.start}
+        for column in () if table is None else table.columns:
+            if column.identity is not None:
+                wanted[numbers_of(number, column)] = column.identity.start
+        for numbers, start in wanted.items():
+            await self._more(numbers, start)
+
+    async def _more(self, table: int, start: int) -> None:
         """Another block, larger if the last one did not last."""
-        table = need.table
         async with self._taking[table]:
             since = self._emptied_at(table)
             with self._guard:
@@ -84,14 +97,14 @@ class Numbers:
             now = asyncio.get_running_loop().time()
             size, when = self._sizes.get(table, (FIRST // 2, now))
             size = min(2 * size, MOST) if now - when < SOON_S else FIRST
-            first, end = await self._taken(table, need.start, size)
+            first, end = await self._taken(table, start, size)
             self._sizes[table] = size, asyncio.get_running_loop().time()
             with self._guard:
                 self._blocks[table] = first, end, since
 
     def _emptied_at(self, table: int) -> int:
         """TRUNCATE … RESTART IDENTITY: what is left of a block of before is not given out."""
-        found = self._state.catalog.table_by_id(table)
+        found = None if are_hidden(table) else self._state.catalog.table_by_id(table)
         return 0 if found is None else found.truncated_at
 
     async def go_on(self, table: int, asked: Sequence[tuple[int, int]]) -> None:
@@ -137,6 +150,8 @@ class Numbers:
         def change() -> tuple[ops.Dml, KeyRange]:
             nonlocal first, end
             known = self._state.next_number(table)
+            if known is None and are_hidden(table):  # a table of when there was one for both
+                known = self._state.next_number(table_of(table))
             if known == USED_UP:
                 raise self._ended(table)
             first = start if known is None else known
@@ -150,7 +165,7 @@ class Numbers:
 
 def _noted(table: int, number: int) -> int:
     """For `currval` and `lastval` of the session that asks."""
-    if (taken := TAKEN.get()) is not None:
+    if (taken := TAKEN.get()) is not None and not are_hidden(table):
         taken.note(table, number)
     return number
 

@@ -14,6 +14,7 @@ import msgspec
 from cairn.model.errors import CairnError, NumbersNeeded, PlanOutdated, QueryCanceled, Unsupported
 from cairn.model.quoting import identifier
 from cairn.model.tables.schema import Column, fit_of
+from cairn.model.tables.sequences import numbers_of
 from cairn.model.tables.temporary import touches
 from cairn.model.types.decimals import encode_shown, padder
 from cairn.native.batches import RowBatch
@@ -334,7 +335,7 @@ class CopyIn:
         found: list[list[Any]] = []
         for column in columns:
             if column.identity is not None:
-                found.append(await self._numbers(column.identity.start, count))
+                found.append(await self._numbers(column, column.identity.start, count))
                 continue
             values, scale = next(made, ([], None))
             fit = fit_of(column)
@@ -345,12 +346,12 @@ class CopyIn:
             self._bytes += sum(len(v) for v in values if isinstance(v, str | bytes))
         return found
 
-    async def _numbers(self, start: int, count: int) -> list[int]:
-        numbers = self._session.face.executor.numbers
+    async def _numbers(self, column: Column, start: int, count: int) -> list[int]:
+        numbers, kept_by = self._session.face.executor.numbers, numbers_of(self._table.id, column)
         found: list[int] = []
         while len(found) < count:
             try:
-                found.append(numbers.next(self._table.id, start))
+                found.append(numbers.next(kept_by, start))
             except NumbersNeeded as need:
                 await numbers.more(need)
         return found
