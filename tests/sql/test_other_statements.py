@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.model.errors import CairnError
+from cairn.model.errors import CairnError, SyntaxProblem
 from cairn.sql import plans
 from cairn.sql.api import prepare
 from cairn.sql.plans import AclPlan, AlterSystemPlan, Prepared, SessionPlan
 
-from .harness import Cluster
+from .harness import Cluster, empty_catalog
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def ready(cluster: Cluster, text: str) -> Prepared:
         (
             "START TRANSACTION READ ONLY",
             "START TRANSACTION",
-            SessionPlan("begin", value="READ ONLY"),
+            SessionPlan("begin", value="read only"),
         ),
         ("COMMIT", "COMMIT", SessionPlan("commit")),
         ("END", "COMMIT", SessionPlan("commit")),
@@ -206,3 +206,37 @@ def test_copy_refuses_files_and_unknown_things(cluster: Cluster, text: str, sqls
     with pytest.raises(CairnError) as error:
         ready(cluster, text)
     assert error.value.sqlstate == sqlstate
+
+
+TAILS = [
+    "BEGIN SELECT 1",
+    "BEGIN UPDATE item SET n = 1",
+    "BEGIN WORK ISOLATION LEVEL WONDERFUL",
+    "START TRANSACTION READ ONLY,",
+    "SET TRANSACTION READ ONLY UPDATE item SET n = 1",
+    "SET SESSION CHARACTERISTICS AS TRANSACTION wibble",
+]
+
+
+@pytest.mark.parametrize("text", TAILS)
+def test_what_stands_behind_begin_is_no_part_of_it(text: str) -> None:
+    with pytest.raises(SyntaxProblem):
+        prepare(text, empty_catalog())
+
+
+MODES = {
+    "BEGIN": None,
+    "BEGIN TRANSACTION ISOLATION LEVEL Repeatable  Read READ WRITE, NOT DEFERRABLE": (
+        "isolation level repeatable read, read write, not deferrable"
+    ),
+    "START TRANSACTION READ ONLY, ISOLATION LEVEL SERIALIZABLE": (
+        "read only, isolation level serializable"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", MODES)
+def test_modes_of_a_transaction_come_in_any_order(text: str) -> None:
+    plan = prepare(text, empty_catalog()).plan
+    assert isinstance(plan, SessionPlan)
+    assert (plan.action, plan.value) == ("begin", MODES[text])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cairn.model.errors import CairnError, UndefinedTable, Unsupported
+from cairn.model.errors import CairnError, SyntaxProblem, UndefinedTable, Unsupported
 from cairn.model.tables.catalog import Catalog
 from cairn.sql.plans import AlterSystemPlan, SessionPlan
 from cairn.sql.statements.access.rights import grant, revoke
@@ -84,9 +84,9 @@ def _alter_system_reset(cursor: Cursor, catalog: Catalog) -> OtherStatement:
 
 def _set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     if cursor.accept("transaction"):
-        return OtherStatement("SET", SessionPlan("set_transaction", value=cursor.rest()))
+        return OtherStatement("SET", SessionPlan("set_transaction", value=_modes(cursor)))
     if cursor.accept("session", "characteristics", "as", "transaction"):
-        return OtherStatement("SET", SessionPlan("set_characteristics", value=cursor.rest()))
+        return OtherStatement("SET", SessionPlan("set_characteristics", value=_modes(cursor)))
     if cursor.accept("constraints"):
         return _constraints(cursor, catalog)
     if _is_own_role(cursor):
@@ -171,10 +171,28 @@ def _reset(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     return OtherStatement("RESET", SessionPlan("reset", name))
 
 
+_MODES = (
+    *(("isolation", "level", *level) for level in (("serializable",), ("repeatable", "read"))),
+    *(("isolation", "level", "read", word) for word in ("committed", "uncommitted")),
+    *(("read", "only"), ("read", "write"), ("deferrable",), ("not", "deferrable")),
+)
+
+
+def _modes(cursor: Cursor) -> str:
+    """Those of a transaction, with commas or without; nothing else may follow."""
+    found: list[str] = []
+    while mode := next((each for each in _MODES if cursor.accept(*each)), None):
+        found.append(" ".join(mode))
+        if cursor.accept_op(",") and cursor.peek() is None:
+            raise SyntaxProblem("syntax error at end of input")
+    cursor.end()
+    return ", ".join(found)
+
+
 def _begin(tag: str):  # type: ignore[no-untyped-def]
     def handler(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         cursor.accept_one("transaction", "work")
-        return OtherStatement(tag, SessionPlan("begin", value=cursor.rest() or None))
+        return OtherStatement(tag, SessionPlan("begin", value=_modes(cursor) or None))
 
     return handler
 
