@@ -45,4 +45,4 @@ def test_times_are_read_as_mail_writes_them() -> None:
     ]
     with pytest.raises(CairnError) as told:
         Cluster().run("SELECT 'Thu, 99 Feb 2024 12:00:00 +0100'::datetime")
-    assert told.value.sqlstate == "22007"
+    assert told.value.sqlstate == "22008"

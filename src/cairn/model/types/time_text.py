@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, time
-from email.utils import parsedate_to_datetime
+from datetime import UTC, date, datetime, time
+
+from cairn.model.types.moment_text import FieldOutOfRange, day_in, moment_of, shown_in
 
 DAY_US = 86_400_000_000
 
-_ZONE = re.compile(r"(?<=[:\d]{5})\s*([+-]\d\d(:?\d\d)?|Z|UTC)$", re.IGNORECASE)
+_PLAIN = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?(?:[+-](?:0\d|1[0-5])(?::\d\d)?|Z)?)?",
+    re.ASCII,
+)
 _CLOCK = re.compile(
     r"(?:\d{4}-\d{1,2}-\d{1,2}[ T])?(\d{1,2}):(\d\d)(?::(\d\d)(?:\.(\d*))?)?\s*(am|pm)?"
     r"\s*(?:[+-]\d\d(?::?\d\d)?|z|utc)?",
@@ -17,31 +21,37 @@ _CLOCK = re.compile(
 
 
 def parse_datetime(text: str) -> datetime:
-    """ISO 8601 or PostgreSQL's spelling (`2024-01-02 03:04:05+00`); UTC where no zone is given."""
-    word = text.strip()
-    if word.upper().endswith(" UTC"):
-        word = word[:-4]
-    if word[:1].isalpha() or " " in word[:4]:
-        return parse_rfc2822(word)
-    tail = word[-3:]
-    if len(word) > 12 and tail[0] in "+-" and tail[1:].isdigit():
-        word += ":00"
-    value = datetime.fromisoformat(word)
-    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+    """A moment; UTC where no zone is given."""
+    value = _plain(text)
+    if value is None:
+        return moment_of(text)
+    if value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise FieldOutOfRange(text) from None
 
 
 def parse_timestamp(text: str) -> datetime:
     """The same without a zone: one that is given is passed over, as in PostgreSQL."""
-    word = text.strip()
-    if word[:1].isalpha() or " " in word[:4]:
-        return parse_rfc2822(word).replace(tzinfo=None)
-    return datetime.fromisoformat(_ZONE.sub("", word))
+    value = _plain(text)
+    return shown_in(text) if value is None else value.replace(tzinfo=None)
 
 
-def parse_rfc2822(word: str) -> datetime:
-    """`Thu, 29 Feb 2024 12:00:00 +0100`, as mail and HTTP write it."""
-    value = parsedate_to_datetime(word)
-    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+def parse_date(text: str) -> date:
+    value = _plain(text)
+    return day_in(text) if value is None else value.date()
+
+
+def _plain(text: str) -> datetime | None:
+    """The usual spelling, quickly."""
+    if _PLAIN.fullmatch(text) is None:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:  # there may be such a day: 24:00 is that of the next one
+        return None
 
 
 def is_clock(text: str) -> bool:

@@ -33,11 +33,13 @@ from cairn.model.types.json_text import (
     json_shown,
     json_text,
 )
+from cairn.model.types.moment_text import FieldOutOfRange
 from cairn.model.types.time_text import (
     DAY_US,
     clock_to_micros,
     micros_to_clock,
     parse_clock,
+    parse_date,
     parse_datetime,
     parse_timestamp,
 )
@@ -434,6 +436,9 @@ def parse_text(type_: ColumnType, text: str) -> Any:
         return _PARSERS[type_](text)
     except RecursionError:
         raise TooComplex(f"a value of type {type_.value} is nested too deeply") from None
+    except FieldOutOfRange:
+        shown = f'date/time field value out of range: "{text[:200]}"'
+        raise OutOfRange(shown, sqlstate="22008") from None
     except (ValueError, OverflowError):
         name = "bytea" if type_ is ColumnType.VARBINARY else type_.value
         raise InvalidText(f'invalid input syntax for type {name}: "{text[:200]}"') from None
@@ -471,7 +476,7 @@ _PARSERS: dict[ColumnType, Callable[[str], Any]] = {
     ColumnType.STRING: str,
     ColumnType.UUID: lambda text: UUID(text.strip()),
     ColumnType.DATETIME: parse_datetime,
-    ColumnType.DATE: lambda text: parse_timestamp(text).date(),
+    ColumnType.DATE: parse_date,
     ColumnType.TIMESTAMP: parse_timestamp,
     ColumnType.INTERVAL: parse_interval,
     ColumnType.TIME: parse_clock,

@@ -2,88 +2,46 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from struct import Struct
 from typing import Final
 
 from cairn.model.types.interval_text import parse_interval
 from cairn.model.types.intervals import Interval, of_timedelta
+from cairn.model.types.moment_text import FieldOutOfRange
 from cairn.model.types.time_text import (
     clock_text,
     clock_to_micros,
     is_clock,
     micros_to_clock,
     parse_clock,
-    parse_rfc2822,
+    parse_date,
+    parse_datetime,
+    parse_timestamp,
 )
 from cairn.pgwire.values.oids import DATE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ
 from cairn.pgwire.values.problems import bad_binary, bad_text, out_of_range
 
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
-_UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _INT64: Final = Struct("!q")
 _INT32: Final = Struct("!i")
 _INTERVAL: Final = Struct("!qii")  # microseconds, days, months
-_STAMP: Final = re.compile(
-    r"(?P<year>[0-9]{4,5})-(?P<month>[0-9]{1,2})-(?P<day>[0-9]{1,2})"
-    r"(?:[Tt ]\s*(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})"
-    r"(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{0,30}))?)?)?"
-    r"\s*(?P<zone>[Zz]|[Uu][Tt][Cc]|[Gg][Mm][Tt]|"
-    r"(?P<sign>[+-])(?P<zh>[0-9]{1,2})(?::?(?P<zm>[0-9]{2})(?::?(?P<zs>[0-9]{2}))?)?)?"
-)
 
 
 def decode_text(data: bytes, oid: int = TIMESTAMPTZ) -> datetime:
     """A moment; without a zone it is UTC, our only session time zone. A date is its midnight."""
     text = data.decode("ascii", "replace").strip(" \t\n\r\f\v")
-    if text.lower() == "epoch":
-        return _UNIX_EPOCH
-    match = _STAMP.fullmatch(text)
-    if match is None:
-        try:
-            return parse_rfc2822(text).astimezone(UTC)
-        except (ValueError, TypeError, IndexError, OverflowError):
-            raise bad_text(data, oid) from None
     try:
-        moment = _moment(match, with_zone=oid == TIMESTAMPTZ)
-    except (ValueError, OverflowError):
+        if oid == TIMESTAMPTZ:
+            return parse_datetime(text)
+        if oid == DATE:
+            return datetime.combine(parse_date(text), time(), UTC)
+        return parse_timestamp(text).replace(tzinfo=UTC)
+    except FieldOutOfRange:
         raise out_of_range(data, oid, sqlstate="22008") from None
-    return moment.replace(hour=0, minute=0, second=0, microsecond=0) if oid == DATE else moment
-
-
-def _moment(match: re.Match[str], *, with_zone: bool) -> datetime:
-    year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
-    hour, minute = int(match["hour"] or 0), int(match["minute"] or 0)
-    second = int(match["second"] or 0)
-    if minute > 59 or second > 60 or hour * 3600 + minute * 60 + second > 86400:
-        raise ValueError("no such time of day")
-    zone = UTC
-    if with_zone and match["sign"]:
-        zone = _offset(match)
-    # 24:00:00 and a leap second are the next day or minute, as in PostgreSQL.
-    clock = timedelta(
-        hours=hour, minutes=minute, seconds=second, microseconds=_microseconds(match["fraction"])
-    )
-    return (datetime(year, month, day, tzinfo=zone) + clock).astimezone(UTC)
-
-
-def _microseconds(fraction: str | None) -> int:
-    if not fraction:
-        return 0
-    if len(fraction) <= 6:
-        return int(fraction.ljust(6, "0"))
-    return round(float("0." + fraction) * 1_000_000)
-
-
-def _offset(match: re.Match[str]) -> timezone:
-    offset = timedelta(
-        hours=int(match["zh"]), minutes=int(match["zm"] or 0), seconds=int(match["zs"] or 0)
-    )
-    if offset >= timedelta(hours=16):
-        raise ValueError("time zone displacement out of range")
-    return timezone(-offset if match["sign"] == "-" else offset)
+    except ValueError:
+        raise bad_text(data, oid) from None
 
 
 def decode_timestamp(data: bytes) -> datetime:

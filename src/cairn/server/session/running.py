@@ -35,7 +35,7 @@ from cairn.server.face import PgFace
 from cairn.server.session.blocks import ACTIONS, Block, Modes, check_reading
 from cairn.server.session.cursors import Cursors, Named
 from cairn.server.session.locks import SessionLocks
-from cairn.server.session.settings import Parameters, check_known, is_on
+from cairn.server.session.settings import Parameters, check_known, is_on, without_effect
 from cairn.server.session.temp_statements import TempStatements, is_own
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -487,6 +487,7 @@ class Running:
             case "set":
                 check_known(name, self._face.catalog)
                 parameters.set(name, plan.value or "")
+                return Outcome(None, 0, tag, without_effect(name, plan.value or ""))
             case "reset":
                 parameters.reset(name)
             case "deallocate" if plan.name is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 
 import msgspec
@@ -14,6 +15,7 @@ from cairn.model.settings.postgres_parameters import NAMES
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tracing import Parent, read_parent
 from cairn.model.types.values import INT64_MAX
+from cairn.model.types.zone_names import zone_named
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.statements.context import OF_CLUSTER, Context
 from cairn.server.session.blocks import Modes
@@ -26,6 +28,19 @@ _TRUTHS = ("atomic_blocks", "default_transaction_read_only")
 NAME_BYTES = 63
 #: Settings of the cluster that are the same for everybody: a session's own would do nothing.
 _OF_ALL = SETTINGS.keys() - {*_COUNTS, *_TRUTHS, *CHOICES}
+
+
+def without_effect(name: str, value: str) -> tuple[str, ...]:
+    """A notice for who sets what is shown again and nothing else, though it matters."""
+    if name.lower() != "timezone":
+        return ()
+    zone = zone_named(value.strip("'"))
+    if zone is not None and zone.utcoffset(datetime.now(UTC)) == timedelta():
+        return ()
+    return (
+        "the time zone of every session is UTC: moments are shown in it, and read so where they "
+        "name no zone; AT TIME ZONE tells what the clocks of a place show",
+    )
 
 
 class Parameters:

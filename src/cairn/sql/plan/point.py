@@ -33,6 +33,7 @@ from cairn.sql.plan.buckets import (
 )
 from cairn.sql.plan.links import linked
 from cairn.sql.plan.shaping.by_key import by_key
+from cairn.sql.plan.shaping.subqueries import asked_at_once
 from cairn.sql.plans import Fragment, Places, PointRead, ScatterRead
 from cairn.sql.render.render import Renderer
 from cairn.sql.render.slots import Slots
@@ -72,10 +73,11 @@ def read_alone(query: Query, catalog: Catalog, rel: int) -> ScatterRead | None:
     tier = check_one_tier(scan for scan in scans if not scan.table.is_global)
     if tier is None:
         return None
+    asked = asked_at_once(query, catalog)
     slots = Slots()
     renderer = Renderer(slots, marks=True)
-    sql = renderer.query(linked(query) if isinstance(query, Select) else query)
-    way = by_key(query, catalog, renderer)
+    sql = renderer.query(linked(asked) if isinstance(asked, Select) else asked)
+    way = by_key(asked, catalog, renderer)
     columns = output(query)
     types = tuple(type_ for _, type_ in columns)
     tables = tuple(dict.fromkeys(scan.table.id for scan in scans))

@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
+from cairn.model.tables.catalog import Catalog
 from cairn.sql.functions.function_list import calls_late
 from cairn.sql.ir import (
     Agg,
@@ -27,7 +28,9 @@ from cairn.sql.ir import (
     Expr,
     Item,
     Join,
+    Query,
     Rel,
+    Scan,
     Select,
     SubQuery,
     Window,
@@ -209,6 +212,44 @@ def _membership(part: Expr) -> Expr | None:
     lacking = [Call(B, "is_null", (each,)) for each in tied.outer if _may_lack(each)]
     found = Call(B, "not", (found,))
     return Call(B, "or", (*lacking, found)) if lacking else found
+
+
+def asked_at_once(query: Query, catalog: Catalog) -> Query:
+    """The same where all rows are in one place, for conditions that no index answers: SQLite would
+    read the whole other table for each row."""
+
+    def condition(part: Expr) -> Expr:
+        if isinstance(part, Call) and part.name in ("and", "or"):
+            return replace(part, args=tuple(map(condition, part.args)))
+        asked = part.args[0] if isinstance(part, Call) and part.name == "not" else part
+        if not isinstance(asked, SubQuery) or asked.kind != "exists":
+            return part
+        tied = _split(asked.query, {col.rel for col in outer_columns(asked.query)})
+        if tied is None or _is_found(tied, catalog):
+            return part
+        return _membership(part) or part
+
+    def change(each: Any) -> Any | None:
+        if not isinstance(each, Select) or each.where is None:
+            return None
+        where = condition(each.where)
+        if where == each.where:
+            return None
+        return asked_at_once(replace(each, where=where), catalog)
+
+    return cast("Query", rewrite(query, change))
+
+
+def _is_found(tied: Tied, catalog: Catalog) -> bool:
+    """Whether an index, or its bucket, leads to the rows that belong to one row."""
+    for scan in (each for each in walk(tied.query.source) if isinstance(each, Scan)):
+        names = {key.name for key in tied.keys if isinstance(key, Col) and key.rel == scan.rel}
+        indexes = catalog.indexes.get(scan.table.id, ())
+        firsts = {name for index in indexes for name in index.columns[:1]}
+        placed = set() if scan.table.sharding is None else set(scan.table.sharding.columns)
+        if names & firsts or (placed and placed <= names):
+            return True
+    return False
 
 
 def _may_lack(expr: Expr) -> bool:
