@@ -217,6 +217,7 @@ def _membership(part: Expr) -> Expr | None:
 def asked_at_once(query: Query, catalog: Catalog) -> Query:
     """The same where all rows are in one place, for conditions that no index answers: SQLite would
     read the whole other table for each row."""
+    around = {each.rel: each for each in walk(query) if isinstance(each, Scan)}
 
     def condition(part: Expr) -> Expr:
         if isinstance(part, Call) and part.name in ("and", "or"):
@@ -225,7 +226,7 @@ def asked_at_once(query: Query, catalog: Catalog) -> Query:
         if not isinstance(asked, SubQuery) or asked.kind != "exists":
             return part
         tied = _split(asked.query, {col.rel for col in outer_columns(asked.query)})
-        if tied is None or _is_found(tied, catalog):
+        if tied is None or _is_found(tied, catalog, around):
             return part
         return _membership(part) or part
 
@@ -240,16 +241,32 @@ def asked_at_once(query: Query, catalog: Catalog) -> Query:
     return cast("Query", rewrite(query, change))
 
 
-def _is_found(tied: Tied, catalog: Catalog) -> bool:
-    """Whether an index, or its bucket, leads to the rows that belong to one row."""
+def _is_found(tied: Tied, catalog: Catalog, around: dict[int, Scan]) -> bool:
+    """Whether an index leads to the rows that belong to one row. The primary key begins with the
+    bucket, which is known where both are distributed by what ties them."""
+    pairs = zip(tied.keys, tied.outer, strict=True)
+    columns = [(a, b) for a, b in pairs if isinstance(a, Col) and isinstance(b, Col)]
     for scan in (each for each in walk(tied.query.source) if isinstance(each, Scan)):
-        names = {key.name for key in tied.keys if isinstance(key, Col) and key.rel == scan.rel}
-        indexes = catalog.indexes.get(scan.table.id, ())
-        firsts = {name for index in indexes for name in index.columns[:1]}
-        placed = set() if scan.table.sharding is None else set(scan.table.sharding.columns)
-        if names & firsts or (placed and placed <= names):
+        table, ties = scan.table, {a.name: b for a, b in columns if a.rel == scan.rel}
+        firsts = {name for each in catalog.indexes.get(table.id, ()) for name in each.columns[:1]}
+        if table.sharding is None:
+            firsts.update(table.primary_key[:1])
+        if firsts & ties.keys():
+            return True
+        placed = [ties.get(name) for name in table.sharding.columns] if table.sharding else []
+        if placed and placed == _key_of(placed[0], around):
             return True
     return False
+
+
+def _key_of(col: Col | None, around: dict[int, Scan]) -> list[Col | None]:
+    """The columns by which the table of this one is distributed."""
+    scan = None if col is None else around.get(col.rel)
+    if scan is None or scan.table.sharding is None:
+        return []
+    columns = {each.name: (at, each) for at, each in enumerate(scan.table.columns)}
+    found = [columns[name] for name in scan.table.sharding.columns]
+    return [Col(each.type, scan.rel, at, each.name, nullable=each.nullable) for at, each in found]
 
 
 def _may_lack(expr: Expr) -> bool:
