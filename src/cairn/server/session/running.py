@@ -169,6 +169,11 @@ class Running:
         """Whether some statement may be: it takes the ordinary way, which tells its parts."""
         return self._tracer.is_on
 
+    def is_free(self) -> bool:
+        """Of whatever each statement has to be looked at for by itself."""
+        is_timed = self._parameters.context.timeout_s
+        return not (is_timed or self._tracer.is_on or self.temps is not None)
+
     def asking(self) -> Context:
         """What an answer of this turn needs: it has no time to be late or cancelled."""
         return self._parameters.context
@@ -293,6 +298,13 @@ class Running:
             ACTIVE.set(self._span)  # it may be begun anew in the task of somebody's answer
         work = self._run(cached, params, formats)
         return await self._face.audit.noted(self._who(), cached.prepared.plan, cached.text, work)
+
+    async def run_many(self, cached: Cached, params: Sequence[Sequence[Any]]) -> bool:
+        """Executions of one statement, together. False: `run` is the way for each."""
+        if cached.takes:
+            self.notes_numbers()
+        context = self.context()
+        return await self._ended(self._face.executor.run_many(cached, params, context), context)
 
     async def _run(
         self, cached: Cached, params: Sequence[Any], formats: tuple[int, ...] | None = None
