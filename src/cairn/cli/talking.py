@@ -29,7 +29,6 @@ from cairn.pgwire.client.requests import ssl_request
 DEFAULT_DSN = "postgresql://admin@127.0.0.1:4327/cairn"
 SCHEMES = ("postgresql", "postgres", "cairn")
 CONNECT_S = 5.0
-NEVER_WRAP = 100_000  # columns, where nobody looks: a pipe or a file
 #: Not Online yet, or going: another instance may answer.
 _ASK_ANOTHER = ("57P01", "57P03")
 NO_PASSWORD = "no password was given: PGPASSWORD, --password-file or in the DSN"
