@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -62,3 +63,16 @@ def test_a_tier_without_a_name_is_asked_for(action: str) -> None:
     with pytest.raises(TalkProblem, match=f"say which tier: cairn tier {action} NAME") as refused:
         run_tier("postgresql://admin:x@127.0.0.1:9/cairn", None, action, "", {})
     assert refused.value.exit_code == 2
+
+
+def test_a_directory_that_cannot_be_looked_at_ends_with_a_sentence(tmp_path: Path) -> None:
+    nowhere = tmp_path / ("d" * 300)
+    made = subprocess.run(
+        [sys.executable, "-m", "cairn.cli.main", "run", "--instance-dir", str(nowhere)],
+        capture_output=True,
+        timeout=60,
+    )
+    assert (made.returncode, made.stderr.decode()) == (
+        2,
+        f"cairn run: --instance-dir {nowhere}: File name too long\n",
+    )
