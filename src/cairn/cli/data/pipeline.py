@@ -14,6 +14,8 @@ from cairn.cli.data.spark_runs import PUT_ASIDE, WRONG_USAGE, Bar, run, say, wro
 
 MASTER = "local[*,4]"
 SMALL_BYTES = 16 << 20
+MAX_REJECTS = 10_000  # with more rows put aside, nothing is loaded
+KINDS = ("parquet", "csv", "jsonl")
 
 
 def load(
@@ -30,6 +32,8 @@ def load(
     commit: str = "staged",
     write_id: str | None = None,
     bad_file: str | None = None,
+    max_rejects: int = MAX_REJECTS,
+    multiline: bool = False,
     master: str = MASTER,
     as_json: bool = False,
 ) -> int:
@@ -41,14 +45,13 @@ def load(
         done = load_files(
             spark, where, files, table, create=create, key=key, schema=schema, mode=mode,
             on_conflict=on_conflict, commit=commit, write_id=write_id, bad_file=bad_file,
+            max_rejects=max_rejects, multiline=multiline,
         )  # fmt: skip
         facts = {"table": done.table, "rows_read": done.rows, "rows_added": done.added}
         if done.bad:
             facts |= {"rows_put_aside": done.bad, "put_aside_in": done.bad_file}
         if (first := done.first_bad) is not None:
-            place = first.file if first.line is None else f"{first.file}:{first.line}"
-            column = f'column "{first.column}": ' if first.column else ""
-            facts["first_of_them"] = f"{place}: {column}{first.why}"
+            facts["first_of_them"] = f"{first.place}: {first.reason}"
         return facts
 
     missing = [file for file in files if _is_missing(file)]
@@ -91,23 +94,24 @@ def dump(
     columns: Sequence[str] = (),
     splits: int = 0,
     overwrite: bool = False,
+    kind: str = "parquet",
     master: str = MASTER,
     as_json: bool = False,
 ) -> int:
-    """A table to Parquet files in a directory."""
+    """A table to files in a directory: Parquet, CSV or JSON lines."""
 
     def work(spark: Any, where: str, bar: Bar) -> dict[str, Any]:
         from cairn.spark import read_table
+        from cairn.spark.files.dumping import dump as dump_files
 
         frame = read_table(spark, where, table, columns=columns, splits=splits)
-        writer = frame.write.mode("overwrite" if overwrite else "error")
-        if partition_by:
-            writer = writer.partitionBy(*partition_by)
-        writer.parquet(to)
-        facts = {"table": table, "rows": spark.read.parquet(to).count(), "to": to}
-        parts = [each.stat().st_size for each in Path(to).rglob("*.parquet")]
+        rows = dump_files(spark, frame, to, kind, partition_by, overwrite=overwrite)
+        facts = {"table": table, "rows": rows, "to": to}
+        parts = [each.stat().st_size for each in Path(to).rglob("part-*")]
         return facts if "://" in to else {**facts, "files": len(parts), "bytes": sum(parts)}
 
+    if wrong_word("--format", kind, KINDS):
+        return WRONG_USAGE
     if Path(to).exists() and not overwrite:
         say(f"{to} is there already: --overwrite replaces it")
         return WRONG_USAGE

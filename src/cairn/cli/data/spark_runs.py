@@ -36,6 +36,7 @@ SHORT = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 TOLD_EVERY_S = 5.0  # to a file: a line for each step would fill it
 _STARTED = "starting Spark"
 _MARKS = ("CairnSparkError: ", "ServerError: ", "Error: ")
+_CAUSE = "Caused by: "
 _console = Console(stderr=True)
 
 
@@ -273,6 +274,9 @@ def sentence(problem: Exception) -> tuple[str, bool]:
         for line in reversed(lines):
             if mark in line and "Py4JJava" not in line and "SparkException" not in line:
                 return line.partition(mark)[2], mark == _MARKS[0]
+    causes = [line for line in lines if line.startswith(_CAUSE)]
+    if causes:  # the first line says only that a call failed; the last cause is the reason
+        return causes[-1].removeprefix(_CAUSE).partition(": ")[2] or causes[-1], False
     return (lines[0] if lines else type(problem).__name__), False
 
 

@@ -1,0 +1,110 @@
+"""Files as other programs write them, and files of which too much is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cairn.cli.data import pipeline
+from cairn.client.sync_pool import SyncPool
+
+TEXTS = ['say "yes"', 'C:\\new\\table "x"', "a,b", "", "ends with \\", '"', "ü 表"]
+
+
+@pytest.fixture
+def texts(pool: SyncPool) -> Any:
+    pool.execute("CREATE TABLE texts (id INT PRIMARY KEY, t TEXT)")
+    yield "texts"
+    pool.execute("DROP TABLE texts")
+
+
+def written(path: Path, texts: list[str]) -> str:
+    """As spreadsheets, Python and psql write it: a quote inside of quotes is doubled."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        out = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+        out.writerow(("id", "t"))
+        out.writerows(enumerate(texts))
+    return str(path)
+
+
+def test_texts_with_quotes_and_backslashes_come_as_they_were_written(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path, texts: str
+) -> None:
+    assert pipeline.load([written(tmp_path / "in.csv", TEXTS)], texts, dsn=dsn) == 0
+    assert pool.fetch("SELECT id, t FROM texts ORDER BY id") == [*enumerate(TEXTS)]
+
+
+def test_texts_with_line_ends_are_loaded_on_request(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path, texts: str
+) -> None:
+    lines = ["one\ntwo", 'a\n"b"\n', "plain"]
+    source = written(tmp_path / "in.csv", lines)
+    assert pipeline.load([source], texts, dsn=dsn, multiline=True) == 0
+    assert pool.fetch("SELECT id, t FROM texts ORDER BY id") == [*enumerate(lines)]
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_more_rejected_rows_than_allowed_load_nothing_and_are_shown(
+    spark: Any,
+    dsn: str,
+    pool: SyncPool,
+    tmp_path: Path,
+    texts: str,
+    most: int,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    source, aside = tmp_path / "in.csv", tmp_path / "aside.jsonl"
+    source.write_text("id,t\n1,a\nx,b\ny,c\nz,d\n")
+    code = pipeline.load([str(source)], texts, dsn=dsn, bad_file=str(aside), max_rejects=most)
+    told = capfd.readouterr().err
+    assert (code, pool.fetch("SELECT count(*) FROM texts")) == (1, [(0,)])
+    assert f"more than {most} rows of the files are no rows of texts: nothing is written" in told
+    assert 'column "id": "x" is not of type bigint' in told
+    shown = [json.loads(line)["line"] for line in aside.read_text().splitlines()]
+    assert shown == [3, 4, 5][: most or 1]
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_what_is_dumped_as_text_is_loaded_as_it_was(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path, texts: str, kind: str
+) -> None:
+    for number, text in enumerate([*TEXTS, None]):
+        pool.execute("INSERT INTO texts VALUES ($1, $2)", number, text)
+    rows = pool.fetch("SELECT * FROM texts ORDER BY id")
+    to = str(tmp_path / "out")
+    assert pipeline.dump(texts, to, dsn=dsn, kind=kind) == 0
+    pool.execute("DELETE FROM texts")
+    assert pipeline.load([to], texts, dsn=dsn) == 0
+    assert pool.fetch("SELECT * FROM texts ORDER BY id") == rows
+
+
+def test_files_whose_columns_stand_in_another_order_never_change_places(
+    spark: Any,
+    dsn: str,
+    pool: SyncPool,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    pool.execute("CREATE TABLE places (town TEXT PRIMARY KEY, country TEXT)")
+    try:
+        one, other = tmp_path / "a.csv", tmp_path / "b.csv"
+        one.write_text("town,country\nBonn,Germany\n")
+        other.write_text("country,town\nFrance,Lyon\n")
+        assert pipeline.load([str(one), str(other)], "places", dsn=dsn) == 1
+        told = f"{other} has the columns country, town, and {one} has town, country"
+        assert told in capfd.readouterr().err
+        assert pool.fetch("SELECT * FROM places") == []
+    finally:
+        pool.execute("DROP TABLE places")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_a_table_without_rows_is_dumped_too(
+    spark: Any, dsn: str, tmp_path: Path, texts: str, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert pipeline.dump(texts, str(tmp_path / "out"), dsn=dsn, kind=kind, as_json=True) == 0
+    assert json.loads(capfd.readouterr().out)["rows"] == 0
