@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cairn.cli.data import pipeline
+from cairn.cli.data.spark_runs import sentence
 from cairn.client.sync_pool import SyncPool
+from tests.spark.conftest import CAIRN
 
+DRIVER = Path("/usr/share/java/postgresql.jar")
 TEXTS = ['say "yes"', 'C:\\new\\table "x"', "a,b", "", "ends with \\", '"', "ü 表"]
 
 
@@ -108,3 +112,58 @@ def test_a_table_without_rows_is_dumped_too(
 ) -> None:
     assert pipeline.dump(texts, str(tmp_path / "out"), dsn=dsn, kind=kind, as_json=True) == 0
     assert json.loads(capfd.readouterr().out)["rows"] == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "say what to take: --from TABLE"),
+        ({"source": "t"}, "--jars FILE: the JDBC driver of that database"),
+        ({"source": "t", "jars": "/nowhere.jar"}, "/nowhere.jar: no such file"),
+        ({"files": ["a.csv"], "source": "t"}, "go with a URL of JDBC"),
+    ],
+)
+def test_another_database_needs_a_table_and_a_driver(
+    more: dict[str, Any], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked: dict[str, Any] = {"files": ["jdbc:postgresql://db/shop"], "table": "t"} | more
+    assert pipeline.load(**asked) == 2
+    assert said in capfd.readouterr().err
+
+
+def test_the_last_cause_of_what_java_says_is_the_reason() -> None:
+    told = (
+        "An error occurred while calling o60.load.\n: java.sql.SQLException: No suitable driver\n"
+        "\tat java.sql.DriverManager.getDriver(DriverManager.java:299)\n"
+    )
+    deeper = f"{told}Caused by: java.net.ConnectException: Connection refused\n"
+    assert [sentence(Exception(each)) for each in (told, deeper)] == [
+        ("No suitable driver", False),
+        ("Connection refused", False),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DRIVER.exists(), reason="Debian's libpostgresql-jdbc-java is not installed")
+def test_rows_of_another_database_are_loaded(
+    demo: dict[str, Any], dsn: str, pool: SyncPool, tmp_path: Path
+) -> None:
+    """PostgreSQL's own driver, and a cluster that speaks its protocol, stand for any database."""
+    pool.execute("CREATE TABLE there (id INT PRIMARY KEY, t TEXT, d DATE, n DECIMAL)")
+    pool.execute("INSERT INTO there VALUES (1, 'a\"b', '2024-02-29', 1.50), (2, NULL, NULL, NULL)")
+    password = tmp_path / "password"
+    password.write_text("T0psecret1\n")
+    address = demo["instances"][0]["pg"]
+    words = ["load", f"jdbc:postgresql://{address}/cairn?user=admin", "--from", "there"]
+    words += ["--from-password-file", str(password), "--jars", str(DRIVER), "--master", "local[1]"]
+    words += ["--table", "here", "--create", "--key", "id", "--dsn", dsn]
+    try:
+        done = subprocess.run([*CAIRN, *words], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        asked = "SELECT id, t, d, n FROM {} ORDER BY id"
+        assert pool.fetch(asked.format("here")) == pool.fetch(asked.format("there"))
+        kinds = "SELECT data_type FROM information_schema.columns WHERE table_name = 'here'"
+        assert sorted(pool.fetch(kinds)) == [("bigint",), ("date",), ("numeric",), ("text",)]
+    finally:
+        pool.execute("DROP TABLE IF EXISTS here")
+        pool.execute("DROP TABLE there")

@@ -78,15 +78,15 @@ class Target:
         return other
 
 
-def password_of(in_dsn: str, password_file: str | None) -> str:
+def password_of(in_dsn: str, password_file: str | None, flag: str = "--password-file") -> str:
     """The file beats the DSN, which beats PGPASSWORD; a person at a terminal is asked."""
     if password_file:
         try:
             return Path(password_file).read_text().strip()
         except OSError as problem:
-            raise TalkProblem(f"--password-file {password_file}: {problem.strerror}", 2) from None
+            raise TalkProblem(f"{flag} {password_file}: {problem.strerror}", 2) from None
         except UnicodeDecodeError:
-            raise TalkProblem(f"--password-file {password_file}: it is not text", 2) from None
+            raise TalkProblem(f"{flag} {password_file}: it is not text", 2) from None
     given = in_dsn or os.environ.get("PGPASSWORD", "")
     if not given and sys.stdin.isatty() and sys.stderr.isatty():
         return getpass("password: ")

@@ -18,7 +18,8 @@ Summary = Annotated[bool, typer.Option("--json", help="the summary for machines"
 @commands.command()
 def load(
     files: Annotated[
-        list[str], typer.Argument(help="Parquet, CSV or JSON lines, or directories of them")
+        list[str],
+        typer.Argument(help="Parquet, CSV or JSON lines, directories of them, or a URL of JDBC"),
     ],
     table: Annotated[str, typer.Option(help="where the rows go")],
     dsn: Dsn = None,
@@ -42,6 +43,13 @@ def load(
     multiline: Annotated[
         bool, typer.Option("--multiline", help="CSV: texts in quotes may have line ends")
     ] = False,
+    source: Annotated[
+        str, typer.Option("--from", help="JDBC: a table, or '(SELECT …) AS rows'")
+    ] = "",
+    from_password_file: Annotated[
+        str | None, typer.Option(help="JDBC: file with the password for that database")
+    ] = None,
+    jars: Annotated[str, typer.Option(help="JDBC: the driver, FILE,…")] = "",
     master: Master = "local[*,4]",
     as_json: Summary = False,
 ) -> None:
@@ -57,7 +65,8 @@ def load(
             files, table, dsn=dsn, password_file=password_file, create=create,
             key=[word for word in key.split(",") if word], schema=schema, mode=mode,
             on_conflict=on_conflict, commit=commit, write_id=write_id, bad_file=bad_file,
-            max_rejects=max_rejects, multiline=multiline, master=master, as_json=as_json,
+            max_rejects=max_rejects, multiline=multiline, source=source,
+            source_password_file=from_password_file, jars=jars, master=master, as_json=as_json,
         )
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cairn.cli.data.spark_runs import PUT_ASIDE, WRONG_USAGE, Bar, run, say, wrong_word
+from cairn.cli.talking import TalkProblem, password_of
 
 MASTER = "local[*,4]"
 SMALL_BYTES = 16 << 20
@@ -34,10 +35,18 @@ def load(
     bad_file: str | None = None,
     max_rejects: int = MAX_REJECTS,
     multiline: bool = False,
+    source: str = "",
+    source_password_file: str | None = None,
+    jars: str = "",
     master: str = MASTER,
     as_json: bool = False,
 ) -> int:
-    """Parquet, CSV or JSON lines into a table."""
+    """Parquet, CSV or JSON lines into a table, or what another database has."""
+    try:
+        database = _database(files, source, source_password_file, jars)
+    except TalkProblem as problem:
+        say(str(problem))
+        return problem.exit_code
 
     def work(spark: Any, where: str, bar: Bar) -> dict[str, Any]:
         from cairn.spark.files.loading import load as load_files
@@ -45,7 +54,7 @@ def load(
         done = load_files(
             spark, where, files, table, create=create, key=key, schema=schema, mode=mode,
             on_conflict=on_conflict, commit=commit, write_id=write_id, bad_file=bad_file,
-            max_rejects=max_rejects, multiline=multiline,
+            max_rejects=max_rejects, multiline=multiline, database=database,
         )  # fmt: skip
         facts = {"table": done.table, "rows_read": done.rows, "rows_added": done.added}
         if done.bad:
@@ -67,8 +76,29 @@ def load(
     known, hint = None if create else table, " (--create makes it)"
     return run(
         f"loading {table}", dsn, password_file, master, work, known, as_json, hint,
-        lambda facts: PUT_ASIDE if "rows_put_aside" in facts else 0, is_small(files),
+        lambda facts: PUT_ASIDE if "rows_put_aside" in facts else 0, is_small(files), jars,
     )  # fmt: skip
+
+
+def _database(
+    files: Sequence[str], source: str, password_file: str | None, jars: str
+) -> dict[str, str]:
+    """Spark's options for a JDBC URL; empty for files."""
+    if not any(each.startswith("jdbc:") for each in files):
+        if source or password_file or jars:
+            raise TalkProblem("--from, --from-password-file and --jars go with a URL of JDBC", 2)
+        return {}
+    if not source:
+        raise TalkProblem("say what to take: --from TABLE, or --from '(SELECT …) AS rows'", 2)
+    if not jars:
+        raise TalkProblem("--jars FILE: the JDBC driver of that database", 2)
+    lacking = [each for each in jars.split(",") if "://" not in each and not Path(each).is_file()]
+    if lacking:
+        raise TalkProblem(f"{lacking[0]}: no such file", 2)
+    options = {"dbtable": source, "fetchsize": "10000"}
+    if password_file:
+        options["password"] = password_of("", password_file, "--from-password-file")
+    return options
 
 
 def is_small(files: Sequence[str]) -> bool:

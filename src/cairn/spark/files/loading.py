@@ -20,6 +20,7 @@ from cairn.spark.tables import describe, spark_schema
 from cairn.spark.writes import staging
 
 _CORRUPT = "_corrupt_record"
+JDBC = "jdbc"
 MAX_REJECTS = 10_000  # unless somebody says another number
 #: As spreadsheets, Python and PostgreSQL write it. Spark would take a backslash for the escape.
 CSV = {"header": "true", "escape": '"'}
@@ -29,7 +30,7 @@ _READ_CSV = CSV | {"nullValue": "\0"}
 _SQL_TYPES = {
     "bigint": "INTEGER", "int": "INTEGER", "smallint": "INTEGER", "tinyint": "INTEGER",
     "double": "DOUBLE", "float": "DOUBLE", "string": "TEXT", "boolean": "BOOLEAN",
-    "timestamp": "DATETIME", "timestamp_ntz": "DATETIME", "date": "DATETIME", "binary": "BYTEA",
+    "timestamp": "DATETIME", "timestamp_ntz": "DATETIME", "date": "DATE", "binary": "BYTEA",
 }  # fmt: skip
 
 
@@ -38,10 +39,13 @@ class Files(msgspec.Struct, frozen=True):
 
     spark: Any
     names: Sequence[str]
-    kind: str  # parquet, csv or json
+    kind: str  # parquet, csv, json or jdbc
     is_multiline: bool = False
+    database: dict[str, str] = {}  # what Spark has to know to read from one
 
     def frame(self, schema: Any = None, **options: object) -> Any:
+        if self.kind == JDBC:
+            return self.spark.read.format(JDBC).options(url=self.names[0], **self.database).load()
         # A column that is in the names of directories is text: Spark would take 007 for 7.
         self.spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
         if self.kind == "csv":
@@ -70,11 +74,15 @@ def file_format(files: Sequence[str]) -> str:
         raise InvalidParameter(
             "the files must all be .parquet, all .csv or all .jsonl, those in directories too"
         )
+    if kinds == {JDBC} and len(files) > 1:
+        raise InvalidParameter("one database at a time")
     return str(kinds.pop())
 
 
 def _kinds(name: str) -> set[str]:
     """Of a file by its name, of a directory by those of its files."""
+    if name.startswith("jdbc:"):
+        return {JDBC}
     suffixes = [each for each in Path(name).suffixes if each not in (".gz", ".bz2", ".zst")]
     kind = _KINDS.get(suffixes[-1] if suffixes else "", "")
     if kind or "://" in name or not Path(name).is_dir():
@@ -103,18 +111,20 @@ def load(
     bad_file: str | None = None,
     max_rejects: int = MAX_REJECTS,
     multiline: bool = False,
+    database: dict[str, str] | None = None,
 ) -> Loaded:
     """Write the rows of the files; `key` is the primary key of a table that is created.
 
     With more rows to put aside than `max_rejects` nothing is written. `multiline`: texts in quotes
-    may have line ends; each file is then read by one task. Whatever goes wrong, a table that was
+    may have line ends; each file is then read by one task. `database`: Spark's options for the one
+    that the only "file", a JDBC URL, names. Whatever goes wrong, a table that was
     created for it is gone again, unless it has rows.
     """
     kind = file_format(files)
     missing = [name for name in files if "://" not in name and not Path(name).exists()]
     if missing:
         raise InvalidParameter(f"{missing[0]}: no such file")
-    source = Files(spark, files, kind, multiline)
+    source = Files(spark, files, kind, multiline, database or {})
     is_new = create and not _exists(dsn, table)
     if is_new:
         inferred = {"inferSchema": True} if kind == "csv" and not schema else {}
@@ -319,11 +329,12 @@ def _read(source: Files, fields: list[Any], key: Sequence[str]) -> tuple[Any, An
     missing = f.coalesce(
         f.lit(None).cast("string"), *[f.when(f.col(f"`{n}`").isNull(), f.lit(n)) for n in key]
     )
-    if source.kind == "parquet":
+    if source.kind in ("parquet", JDBC):
         frame = source.frame()
         frame = frame.select(*[f.col(x.name).cast(x.dataType).alias(x.name) for x in fields])
         record = f.to_json(f.struct(*names))
-        placed = frame.withColumn("_file", f.col("_metadata.file_path"))
+        file = f.col("_metadata.file_path") if source.kind == "parquet" else f.lit("database")
+        placed = frame.withColumn("_file", file)
         bad = placed.where(no_key).select("_file", record.alias("record"), missing.alias("column"))
         return frame.where(f"NOT ({no_key})"), bad
     wide = types.StructType(
