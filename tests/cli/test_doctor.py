@@ -78,8 +78,8 @@ def test_a_directory_with_those_of_instances_in_it_stands_for_them(tmp_path: Pat
     for name in ("i1", "i2"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "raft.db").touch()
-    alone = [*directory.look_at(tmp_path / "i1"), *directory.look_at(tmp_path / "i2")]
-    assert directory.look_at(tmp_path) == alone != []
+    alone = [*wrong(tmp_path / "i1"), *wrong(tmp_path / "i2")]
+    assert wrong(tmp_path) == alone != []
     (tmp_path / "data.db").touch()
     assert wrong(tmp_path) == [(BAD, "no instance has lived here: raft.db is missing")]
 
