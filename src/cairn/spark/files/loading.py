@@ -253,25 +253,27 @@ def _schema(source: Files, dsn: str, table: str) -> Any:
     known = spark_schema(describe(dsn, table), (), 18)
     by_name = {field.name: field for field in known.fields}
     names = list(by_name)
-    if source.kind != "json":
-        names = source.frame().columns
     if source.kind == "csv":
-        _compare_headers(source.names)
+        names = _header(source.names) or source.frame().columns
+    elif source.kind != "json":
+        names = source.frame().columns
     unknown = [name for name in names if name not in by_name]
     if unknown:
         raise InvalidParameter(f'{table} has no column "{unknown[0]}", which {source.names[0]} has')
     return [by_name[name] for name in names]
 
 
-def _compare_headers(files: Sequence[str]) -> None:
-    """Spark takes the columns of all files in the order of the first one's; it would only say that
-    it failed. Files that are not here, or packed in another way, are left to it.
+def _header(files: Sequence[str]) -> list[str]:
+    """The columns that all files have in the same order. Spark would take those of the first one
+    for all, or say only that it failed; and to ask it for them is a job of its own.
+
+    Empty where Spark has to say: files that are not here or packed, names that it changes.
     """
     first: tuple[Path, list[str]] | None = None
     for path in _local_files(files):
         opener = gzip.open if path.suffix == ".gz" else open
         with opener(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as text:
-            header = next(csv.reader(text), None)
+            header = next((row for row in csv.reader(text) if row), None)
         if header is None:
             continue
         first = first or (path, header)
@@ -281,6 +283,9 @@ def _compare_headers(files: Sequence[str]) -> None:
                 f"{', '.join(first[1])}",
                 hint="load files whose columns differ one after the other",
             )
+    names = first[1] if first is not None else []
+    is_plain = all(names) and len({name.lower() for name in names}) == len(names)
+    return names if is_plain and all(Path(each).is_file() for each in files) else []
 
 
 def _local_files(files: Sequence[str]) -> Iterator[Path]:
