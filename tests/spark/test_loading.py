@@ -106,6 +106,17 @@ def test_files_whose_columns_stand_in_another_order_never_change_places(
         pool.execute("DROP TABLE places")
 
 
+def test_a_file_without_names_is_not_taken_for_one_with_odd_names(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "bare.csv"
+    source.write_text("1,ann,12.5\n2,bob,7.25\n")
+    assert pipeline.load([str(source)], "bare", dsn=dsn, create=True) == 1
+    told = f"the first line of {source} has values and no names: 1, ann, 12.5"
+    assert told in capfd.readouterr().err
+    assert pool.fetch("SELECT name FROM _pico_table WHERE name = 'bare'") == []
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_a_table_without_rows_is_dumped_too(
     spark: Any, dsn: str, tmp_path: Path, texts: str, kind: str, capfd: pytest.CaptureFixture[str]

@@ -98,7 +98,7 @@ def render(status: dict[str, Any]) -> Any:
         Fitted(sets, "tier", "epoch", "weight"),
         Text(),
         *moves,
-        Fitted(people, "lag", "domain", "raft", "pg", "behind"),
+        Fitted(people, "lag", "raft", "domain", "behind", "replicaset"),
         Text("".join(stopped), style="red"),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ CSV = {"header": "true", "escape": '"'}
 #: Nothing between two commas is NULL, a pair of quotes is an empty text: Spark tells them apart
 #: only if NULL is written in another way, here one that no file has.
 _READ_CSV = CSV | {"nullValue": "\0"}
+_NUMBER = re.compile(r"[+-]?[\d.]+")
 _SQL_TYPES = {
     "bigint": "INTEGER", "int": "INTEGER", "smallint": "INTEGER", "tinyint": "INTEGER",
     "double": "DOUBLE", "float": "DOUBLE", "string": "TEXT", "boolean": "BOOLEAN",
@@ -129,6 +131,7 @@ def load(
     if is_new:
         inferred = {"inferSchema": True} if kind == "csv" and not schema else {}
         known = source.frame(schema, **inferred).schema
+        _check_names(source, [field.name for field in known.fields])
         chosen_key = list(key) or _find_key(source, known)
         _create(dsn, table, known, chosen_key)
     elif key:
@@ -261,6 +264,15 @@ def _schema(source: Files, dsn: str, table: str) -> Any:
     if unknown:
         raise InvalidParameter(f'{table} has no column "{unknown[0]}", which {source.names[0]} has')
     return [by_name[name] for name in names]
+
+
+def _check_names(source: Files, names: Sequence[str]) -> None:
+    """A file without a line of names would lose its first row, and name the columns by it."""
+    if source.kind == "csv" and any(_NUMBER.fullmatch(name) for name in names):
+        raise InvalidParameter(
+            f"the first line of {source.names[0]} has values and no names: {', '.join(names)}",
+            hint="put a line with the names of the columns before it",
+        )
 
 
 def _header(files: Sequence[str]) -> list[str]:
