@@ -117,6 +117,23 @@ def test_a_file_without_names_is_not_taken_for_one_with_odd_names(
     assert pool.fetch("SELECT name FROM _pico_table WHERE name = 'bare'") == []
 
 
+def test_columns_with_nothing_in_some_rows_keep_their_types(
+    spark: Any, dsn: str, pool: SyncPool, tmp_path: Path
+) -> None:
+    source = tmp_path / "in.csv"
+    source.write_text("id,n,d,b,t\n1,5,2024-02-29,true,x\n2,,,,\n3,7,2024-03-01,false,y\n")
+    try:
+        assert pipeline.load([str(source)], "gaps", dsn=dsn, create=True) == 0
+        asked = "SELECT id, n, d::text, b, t FROM gaps ORDER BY id"
+        assert pool.fetch(asked) == [
+            (1, 5, "2024-02-29", True, "x"),
+            (2, None, None, None, None),
+            (3, 7, "2024-03-01", False, "y"),
+        ]
+    finally:
+        pool.execute("DROP TABLE IF EXISTS gaps")
+
+
 @pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
 def test_a_table_without_rows_is_dumped_too(
     spark: Any, dsn: str, tmp_path: Path, texts: str, kind: str, capfd: pytest.CaptureFixture[str]
