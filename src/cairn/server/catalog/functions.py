@@ -73,7 +73,7 @@ _FALSE = (
 #: The same as outside of the catalogues: people shorten and cut what sessions and tables say.
 _OF_TEXTS = (
     *("left", "right", "lpad", "rpad", "split_part", "regexp_replace", "initcap"),
-    *("translate", "starts_with", "quote_literal", "reverse"),
+    *("translate", "starts_with", "quote_literal", "reverse", "repeat", "md5", "ascii", "chr"),
 )
 
 
@@ -491,6 +491,10 @@ _PLAIN: dict[str, Callable[..., Any]] = {
         dict(zip(pairs[::2], pairs[1::2], strict=False))
     ),
     **{name: _strict(SCALARS[f"c_{name}"]) for name in _OF_TEXTS},
+    "strpos": _strict(lambda text, part: (_text(text) or "").find(_text(part) or "") + 1),
+    "btrim": _strict(lambda text, of=" ": (_text(text) or "").strip(of)),
+    "greatest": lambda *values: max((each for each in values if each is not None), default=None),
+    "least": lambda *values: min((each for each in values if each is not None), default=None),
     "pg_postmaster_start_time": lambda: STARTED_US,
     "pg_conf_load_time": lambda: STARTED_US,
     "now": lambda: int(time.time() * 1e6),

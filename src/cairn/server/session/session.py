@@ -410,7 +410,7 @@ class Session(asyncio.Protocol):
             return False
         self.state = WAITING
         is_trial = type(hop) is Trial
-        self.running.hops = hop is not HERE and not is_trial
+        self.running.hops = int(hop is not HERE and not is_trial)
         if type(cached.prepared.plan) in _READS or is_trial:
             self._hop = hop  # a write is never ended half-way
         return True
