@@ -10,6 +10,7 @@ from difflib import get_close_matches
 import msgspec
 
 from cairn.model.errors import AccessDenied, CairnError, InvalidParameter, Unsupported
+from cairn.model.settings import fixed
 from cairn.model.settings.parameters import DEFAULTS, PRESETS, PRIVATE, SETTINGS, shown
 from cairn.model.settings.postgres_parameters import NAMES
 from cairn.model.tables.catalog import Catalog
@@ -33,7 +34,8 @@ _OF_ALL = SETTINGS.keys() - {*_COUNTS, *_TRUTHS, *CHOICES}
 def without_effect(name: str, value: str) -> tuple[str, ...]:
     """A notice for who sets what is shown again and nothing else, though it matters."""
     if name.lower() != "timezone":
-        return ()
+        told = fixed.without_effect(name, value)
+        return (told,) if told else ()
     zone = zone_named(value.strip("'"))
     if zone is not None and zone.utcoffset(datetime.now(UTC)) == timedelta():
         return ()
@@ -219,7 +221,7 @@ def check(name: str, value: str) -> str:
     if key in _TRUTHS and value.strip("'").lower() not in (*_ON, *_OFF):
         raise InvalidParameter(f'parameter "{name}" requires a Boolean value')
     check_choice(key, value)
-    return value
+    return fixed.in_force(name, value)
 
 
 _DURATION = re.compile(r"\s*(\d{1,12})\s*(us|ms|s|min|h|d|)\s*")

@@ -300,6 +300,12 @@ def _drop_column(cursor: Cursor) -> Step:
                 return draft
             raise UndefinedColumn(f'column "{name}" of relation "{table.name}" does not exist')
         _check_no_key(table, name)
+        if table.shown_columns == (column,):
+            raise Unsupported(
+                f"column {name} of table {table.name} is its last one: a table without columns is "
+                "not supported",
+                hint="DROP TABLE, or TRUNCATE if its rows are meant",
+            )
         check_unused(catalog, "table", table.name, name)
         check_key_stays(catalog, table, [name], f"column {name} of table {table.name}")
         at = table.position(name)
@@ -349,7 +355,7 @@ def _alter_column(cursor: Cursor, known: Catalog) -> tuple[int, Step]:
             ),
         )
     if cursor.accept("drop", "not", "null"):
-        return 0, _of_column(name, lambda _, table, column: _with_nulls(table, column))
+        return 0, _of_column(name, _with_nulls)
     if cursor.accept("type") or cursor.accept("set", "data", "type"):
         return 1, _of_column(name, read_new_type(cursor, name, known))
     raise Unsupported("unsupported DDL: `ALTER COLUMN` knows TYPE, DEFAULT and NOT NULL")
@@ -373,8 +379,10 @@ def _set_default(catalog: Catalog, column: Column, text: str | None) -> Column:
     return changed
 
 
-def _with_nulls(table: Table, column: Column) -> Column:
-    if column.name in table.primary_key:
+def _with_nulls(catalog: Catalog, table: Table, column: Column) -> Column:
+    added = f"{table.name}_pkey" if table.has_hidden_key else ""  # by ALTER TABLE … ADD PRIMARY KEY
+    keys = [each.columns for each in catalog.indexes.get(table.id, ()) if each.name == added]
+    if any(column.name in key for key in (table.primary_key, *keys)):
         raise InvalidTableDefinition(f'column "{column.name}" is in a primary key')
     if column.identity is not None:
         raise InvalidTableDefinition(f'column "{column.name}" is an identity column')

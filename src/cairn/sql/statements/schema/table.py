@@ -167,6 +167,10 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
         elif cursor.accept("default"):
             default = default_text(cursor)
         elif cursor.accept("generated"):
+            if identity is not None:
+                raise InvalidTableDefinition(
+                    f'multiple identity specifications for column "{name}"', sqlstate="42601"
+                )
             identity, nullable = read_identity(cursor, name, type_), False
         elif read_check(cursor, definition):
             continue
