@@ -328,3 +328,30 @@ def test_nobody_is_told_that_they_are_somebody_else(port: int, name: str) -> Non
         sql.execute(f"SELECT set_config('{name}', '', false)")
     with pytest.raises(psycopg.OperationalError, match="cannot be set"):
         connect(port, options=f"-c {name}=nobody")
+
+
+def test_set_local_ends_with_its_transaction(port: int) -> None:
+    """It stayed: the tenant of one transaction was that of the next one of a pooled connection."""
+    with connect(port) as sql:
+        said: list[str] = []
+        sql.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+        sql.execute("SET LOCAL mine.tenant = '5'")
+        assert len(said) == 1 and "transaction blocks" in said[0]
+        with sql.transaction():
+            sql.execute("SET LOCAL statement_timeout = '7s'")
+            assert sql.execute("SELECT set_config('mine.tenant', '5', true)").fetchone() == ("5",)
+            assert sql.execute("SHOW statement_timeout").fetchone() == ("7s",)
+            assert sql.execute("SHOW mine.tenant").fetchone() == ("5",)
+        assert sql.execute("SHOW statement_timeout").fetchone() == ("0",)
+        asked = "SELECT current_setting('mine.tenant', true)"
+        assert sql.execute(asked).fetchone() in [(None,), ("",)]
+
+
+def test_reset_time_zone_and_set_to_default_are_resets(port: int) -> None:
+    with connect(port) as sql:
+        sql.execute("SET application_name = 'mine'")
+        sql.execute("SET application_name TO DEFAULT")
+        assert sql.execute("SHOW application_name").fetchone() == ("",)
+        sql.execute("SET TIME ZONE 'Europe/Berlin'")
+        sql.execute("RESET TIME ZONE")
+        assert sql.execute("SHOW TimeZone").fetchone() == ("UTC",)
