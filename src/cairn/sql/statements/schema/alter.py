@@ -30,6 +30,7 @@ from cairn.sql.statements.schema.common import (
     ddl_statement,
     existing_table,
     finish,
+    storage_options,
 )
 from cairn.sql.statements.schema.dependents import check_unused
 from cairn.sql.statements.schema.enums import check_types
@@ -64,8 +65,10 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     if unique := _added_key(cursor):
         return add_unique(cursor, catalog, name, *unique)
     renamed = _renamed_alone(cursor, name)
-    passes, steps = ((), []) if renamed is not None else _steps(cursor, catalog)
+    told: list[str] = []
+    passes, steps = ((), []) if renamed is not None else _steps(cursor, catalog, told)
     tail = finish(cursor)
+    tail.notices += told
 
     def make(now: Catalog, table: Table) -> Ddl | None:
         if renamed is not None:
@@ -130,8 +133,9 @@ def _renamed_alone(cursor: Cursor, name: str) -> Callable[[Catalog, Table], Ddl]
     return make
 
 
-def _steps(cursor: Cursor, catalog: Catalog) -> tuple[tuple[int, ...], list[Step]]:
+def _steps(cursor: Cursor, catalog: Catalog, told: list[str]) -> tuple[tuple[int, ...], list[Step]]:
     """In PostgreSQL's order: first what takes away, then columns, then what is asked of them.
+    `told` gets a notice for what has no meaning here.
 
     Beside RENAME, which PostgreSQL has only alone, as they are written.
     """
@@ -147,6 +151,8 @@ def _steps(cursor: Cursor, catalog: Catalog) -> tuple[tuple[int, ...], list[Step
             found.append((0, _drop_constraint(cursor)))
         elif cursor.accept("drop"):
             found.append((0, _drop_column(cursor)))
+        elif notices := _without_meaning(cursor, found):
+            told += notices
         elif cursor.accept("alter"):
             found.append(_alter_column(cursor, catalog))
         elif cursor.accept("owner", "to"):
@@ -164,6 +170,34 @@ def _steps(cursor: Cursor, catalog: Catalog) -> tuple[tuple[int, ...], list[Step
     if not has_rename:
         found.sort(key=lambda each: each[0])
     return tuple(when for when, _ in found), [step for _, step in found]
+
+
+def _without_meaning(cursor: Cursor, found: list[tuple[int, Step]]) -> list[str]:
+    """How PostgreSQL lays out rows and reads its log, as dumps write it; none: something else."""
+    begun = cursor.at
+    if cursor.accept_one("set", "reset") and cursor.looking_at_op("("):
+        return storage_options(cursor)
+    cursor.at = begun
+    if cursor.accept("replica", "identity"):
+        if cursor.accept("using", "index"):
+            cursor.name()
+        elif cursor.accept_one("full", "nothing", "default") is None:
+            raise cursor.error()
+        return ["REPLICA IDENTITY is ignored: streams of changes tell whole rows"]
+    if cursor.accept("cluster", "on"):
+        cursor.name()
+        return ["CLUSTER ON is ignored: rows are kept by bucket and primary key"]
+    if cursor.accept("alter"):
+        cursor.accept("column")
+        name = cursor.name()
+        words = ("storage", "statistics", "compression")
+        if cursor.accept("set") and (word := cursor.accept_one(*words)):
+            cursor.accept_op("-")  # SET STATISTICS -1
+            cursor.take()
+            found.append((2, _of_column(name, lambda _, __, column: column)))
+            return [f"SET {word.upper()} is ignored: it says nothing about rows here"]
+    cursor.at = begun
+    return []
 
 
 def _same_owner(cursor: Cursor) -> Step:
