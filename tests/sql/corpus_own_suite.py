@@ -20,6 +20,8 @@ SELECT to_date('4Q24 day 60 of 2024', '"xQxx day "DDD" of "YYYY') AS a, to_date(
 SELECT to_date('2024-09', 'IYYY-IW') AS a, to_date('2024-09-3', 'IYYY-IW-ID') AS b, to_date('2460000', 'J') AS c, to_date('21 24', 'CC YY') AS d, to_date('2,024', 'Y,YYY') AS e, to_date('XI 2020', 'RM YYYY') AS f
 SELECT to_timestamp('2024-03-04 05:06:07.25 +02:30', 'YYYY-MM-DD HH24:MI:SS.MS TZH:TZM')::text AS a, to_timestamp('3661 2020', 'SSSS YYYY')::text AS b, to_timestamp('12 AM 2020', 'HH AM YYYY')::text AS c
 SELECT to_timestamp('20240304050607', 'YYYYMMDDHH24MISS')::text AS a, to_timestamp('2024-03-04   05', 'YYYY-MM-DD HH24')::text AS b, to_timestamp('97/2/16 8:14:30', 'FMYYYY/FMMM/FMDD FMHH:FMMI:FMSS')::text AS c
+SELECT to_timestamp('2024-03-04 05:06 -02:30', 'YYYY-MM-DD HH24:MI TZH:TZM')::text AS a, to_timestamp('2024 -10', 'YYYY TZH')::text AS b, to_timestamp('2024 10', 'YYYY TZH')::text AS c
+SELECT d, to_timestamp('2024-03-04 05:06:07.98765', 'YYYY-MM-DD HH24:MI:SS.FF' || d)::text AS t FROM generate_series(1, 6) AS d ORDER BY d
 SELECT to_date('2023 366', 'YYYY DDD')
 SELECT to_date('2023-02-30', 'YYYY-MM-DD')
 SELECT to_timestamp('2024-Jan-02-03', 'YYYY-Mon-MM-DD')

@@ -160,6 +160,8 @@ class _Reader:
         elif word == "TZH":
             sign = self.text[self.at]
             self.at += sign in "+- "
+            if sign not in "+- " and self.skipped > 0:  # a separator of the pattern took it
+                sign = self.text[self.at - 1]
             self._note("TZS", -1 if sign == "-" else 1)
             self._note(word, self._number(word, 2, all_digits=node.is_filled or is_last)[0])
         elif word == "Y,YYY":
@@ -330,7 +332,10 @@ def _clock(values: dict[str, int], text: str) -> timedelta:
             )
         hour = hour % 12 + (12 if told("PM", 0) else 0)
     micros = told("MS", 0) + next((values[each] for each in _SAME[2] if each in values), 0)
+    asked = next((int(each[2]) for each in _SAME[2][1:] if each in values), 6)
     if not (0 <= hour < 24 and 0 <= minute < 60 and 0 <= second < 60 and 0 <= micros < 10**6):
         raise OutOfRange(f'date/time field value out of range: "{text[:100]}"', sqlstate="22008")
     east = told("TZS", 1) * (told("TZH", 0) * 60 + told("TZM", 0))
+    step = 10 ** (6 - asked)  # FF2 rounds to hundredths
+    micros = (micros + step // 2) // step * step
     return timedelta(hours=hour, minutes=minute - east, seconds=second, microseconds=micros)

@@ -65,10 +65,10 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     if unique := _added_key(cursor):
         return add_unique(cursor, catalog, name, *unique)
     renamed = _renamed_alone(cursor, name)
-    told: list[str] = []
-    passes, steps = ((), []) if renamed is not None else _steps(cursor, catalog, told)
+    ignored: list[str] = []
+    passes, steps = ((), []) if renamed is not None else _steps(cursor, catalog, ignored)
     tail = finish(cursor)
-    tail.notices += told
+    tail.notices += ignored
 
     def make(now: Catalog, table: Table) -> Ddl | None:
         if renamed is not None:
