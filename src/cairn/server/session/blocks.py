@@ -225,9 +225,7 @@ class Block:
                         hint="RELEASE SAVEPOINT those that are done",
                     )
                 mark = None if self.open is None else self.open.mark
-                self._savepoints.append(
-                    (name, mark, self.committed, self.made, self.is_read_only)
-                )
+                self._savepoints.append((name, mark, self.committed, self.made, self.is_read_only))
                 if self._temps is not None:
                     self._temps.enter()
             case "release":
