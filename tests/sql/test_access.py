@@ -79,6 +79,11 @@ def test_a_row_that_lies_together_is_found_by_its_key(cluster: Cluster) -> None:
         ("SELECT count(*) FROM far a JOIN far b ON a.id = b.id", 0),  # in the same bucket
         ("SELECT count(*) FROM far a JOIN far b ON a.m = b.n", 0),
         ("SELECT count(*) FROM near a LEFT JOIN (SELECT * FROM kin) b ON a.m = b.m", 1),
+        (
+            "SELECT count(*) FROM (SELECT b.id, coalesce(a.s, b.s) AS x FROM near a LEFT JOIN kin b"
+            " ON a.id = b.id) AS two, kin c WHERE c.s = two.x",
+            1,
+        ),
         ("SELECT id FROM near a WHERE 1 = (SELECT count(*) FROM kin b, far c WHERE b.m = a.m)", 0),
     ],
 )

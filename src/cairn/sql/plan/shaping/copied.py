@@ -157,10 +157,15 @@ def _has_index(rel: Rel, at: int, catalog: Catalog, in_one_bucket: bool) -> bool
         query = rel.query
         if not isinstance(query, Select) or query.group is not None or query.distinct:
             return True
-        expr = query.items[at].expr
-        if query.limit is not None or not isinstance(query.source, Scan):
+        if query.limit is not None or query.source is None:
             return True
-        return isinstance(expr, Col) and _has_index(query.source, expr.at, catalog, in_one_bucket)
+        expr = query.items[at].expr  # SQLite puts the query into the one around it
+        inner = _relations(query.source)
+        return isinstance(expr, Col) and all(
+            _has_index(each, expr.at, catalog, in_one_bucket)
+            for each in inner
+            if each.rel == expr.rel
+        )
     if not isinstance(rel, Scan) or at == BUCKET_AT or rel.index:
         return True
     table, name = rel.table, rel.table.columns[at].name
@@ -168,6 +173,12 @@ def _has_index(rel: Rel, at: int, catalog: Catalog, in_one_bucket: bool) -> bool
         return True
     indexes = catalog.indexes.get(table.id, ())
     return any(index.parts[:1] == [name] and not index.rule for index in indexes)
+
+
+def _relations(source: Rel) -> list[Any]:
+    if isinstance(source, Join):
+        return [*_relations(source.left), *_relations(source.right)]
+    return [source]
 
 
 def _marked(source: Rel, chosen: set[int]) -> Rel:
