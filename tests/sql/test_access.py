@@ -93,3 +93,12 @@ def test_what_is_joined_without_an_index_is_copied_once(
     """SQLite makes no index for a table without rowids: it looked at every pair."""
     steps = access(cluster, text)
     assert sum("AUTOMATIC" in step for step in steps) == copies, steps
+
+
+def test_each_owner_copies_what_it_joins_without_an_index(cluster: Cluster) -> None:
+    plan = prepare("SELECT count(*) FROM far a JOIN fixed f ON a.m = f.m", cluster.catalog).plan
+    assert isinstance(plan, ScatterRead)
+    [fragment] = plan.fragments
+    sql = fragment.with_ranges([(1, 30)])
+    steps = [row[3] for row in cluster.nodes[0].execute(f"EXPLAIN QUERY PLAN {sql}")]
+    assert sum("AUTOMATIC" in step for step in steps) == 1, steps
