@@ -168,3 +168,28 @@ def test_texts_of_the_catalogues_are_cut_as_others_are(
 def test_wrong_arguments_are_the_statement_s_fault(cluster: Cluster, asked: str) -> None:
     with pytest.raises(psycopg.errors.UndefinedFunction):
         cluster["i1"].sql(f"SELECT {asked} FROM pg_class")
+
+
+def test_format_is_that_of_postgresql_also_in_pg_catalog(cluster: Cluster) -> None:
+    """It was SQLite's: `%I` told nothing, and the statements that tools make of it had no names."""
+    with cluster["i1"].connect() as connection:
+        connection.execute('CREATE TABLE "Odd" (id INT PRIMARY KEY)')
+        asked = connection.execute(
+            "SELECT format('DROP TABLE %I -- %L, %s', relname, relname, oid > 0) "
+            "FROM pg_class WHERE relname = 'Odd'"
+        )
+        assert asked.fetchone() in [
+            ("DROP TABLE \"Odd\" -- 'Odd', t",),
+            ("DROP TABLE \"Odd\" -- 'Odd', 1",),
+        ]
+        connection.execute('DROP TABLE "Odd"')
+
+
+def test_names_without_quotes_are_folded(cluster: Cluster) -> None:
+    with cluster["i1"].connect() as connection:
+        connection.execute("CREATE TABLE folded (id SERIAL PRIMARY KEY)")
+        asked = "SELECT pg_get_serial_sequence('{}', 'id'), to_regclass('{}') IS NULL"
+        for name, found in (("Folded", True), ('"Folded"', False), ("public.FOLDED", True)):
+            told = connection.execute(asked.format(name, name).encode()).fetchone()
+            assert told == (("public.folded_id_seq", False) if found else (None, True)), name
+        connection.execute("DROP TABLE folded")

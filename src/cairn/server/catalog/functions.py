@@ -39,6 +39,7 @@ from cairn.sql.functions.functions import SCALARS
 from cairn.sql.functions.lists import series
 from cairn.sql.functions.numbers import known_by_name
 from cairn.sql.functions.patterns import regexp
+from cairn.sql.functions.splitting import c_format
 from cairn.sql.functions.texts import c_like
 
 NUMERIC, VARCHAR = 1700, 1043
@@ -438,7 +439,7 @@ def _last_name(text: str) -> str:
     if not parts:
         return text
     quoted: str | None = parts[-1][1]
-    return str(parts[-1][0]) if quoted is None else quoted.replace('""', '"')
+    return str(parts[-1][0]).lower() if quoted is None else quoted.replace('""', '"')
 
 
 def _always(value: Any) -> Callable[..., Any]:
@@ -487,6 +488,7 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "pg_encoding_to_char": lambda *_: "UTF8",
     "pg_size_pretty": pretty,
     "quote_ident": quoted,
+    "format": lambda *given: c_format(*(None if each is None else str(each) for each in given)),
     "json_build_object": lambda *pairs: json.dumps(
         dict(zip(pairs[::2], pairs[1::2], strict=False))
     ),

@@ -35,7 +35,7 @@ from cairn.server.face import PgFace
 from cairn.server.session.blocks import ACTIONS, Block, Modes, check_reading
 from cairn.server.session.cursors import Cursors, Named
 from cairn.server.session.locks import SessionLocks
-from cairn.server.session.settings import Parameters, check_known, is_on, without_effect
+from cairn.server.session.settings import Parameters, check_known, is_on
 from cairn.server.session.temp_statements import TempStatements, is_own
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -460,7 +460,9 @@ class Running:
         """What `current_setting` and `set_config` tell."""
         if asked.value is not None:
             check_known(asked.name, self._face.catalog)
-            self._parameters.set(asked.name, asked.value)
+            self._parameters.set(asked.name, asked.value, is_local=asked.is_local)
+            if asked.is_local and self._block.status == "I":
+                return asked.value  # of a transaction that is over
         try:
             return self._parameters.show(asked.name)
         except CairnError as problem:
@@ -482,6 +484,7 @@ class Running:
                     plan, tag, parameters.context, parameters.transaction_modes()
                 )
                 self.locks.changed(plan)
+                parameters.block_changed(plan.action, self._block.depth)
                 return Outcome(None, 0, tag, notices)
             case "set_characteristics":
                 parameters.set_transaction_modes(Modes(plan.value))
@@ -498,8 +501,8 @@ class Running:
                 self._block.be_read_only(is_on(plan.value or ""))
             case "set":
                 check_known(name, self._face.catalog)
-                parameters.set(name, plan.value or "")
-                return Outcome(None, 0, tag, without_effect(name, plan.value or ""))
+                told = parameters.set(name, plan.value or "", is_local=plan.is_local)
+                return Outcome(None, 0, tag, told)
             case "reset":
                 parameters.reset(name)
             case "deallocate" if plan.name is not None:

@@ -115,6 +115,7 @@ class Session(asyncio.Protocol):
 
     def _block_ended(self, is_committed: bool) -> None:
         self.book.end_transaction(is_committed=is_committed)
+        self.parameters.block_ended(is_committed=is_committed)
 
     def _hold(self, more: int, plan: Hashable = None) -> None:
         if self._is_over:  # a statement ends after its client, and gives back what it had
