@@ -114,15 +114,32 @@ class WireClient:
         finally:
             self._is_taken = False
 
+    async def run_many(
+        self, text: str, rows: Sequence[Sequence[Any]]
+    ) -> tuple[int, CairnError | None]:
+        """Once for each of `rows`, sent together: how many were done, and what ended it."""
+        self._is_taken = True
+        try:
+            name = await self._prepared(text)
+            await self._answered(self._pg.execute_many(name, rows))
+            [outcome] = self._pg.take_outcomes()
+            return len(outcome.results), outcome.error
+        finally:
+            self._is_taken = False
+
     async def _run(self, text: str, params: Sequence[Any]) -> tuple[list[tuple[Any, ...]], int]:
+        name = await self._prepared(text)
+        await self._answered(self._pg.execute_prepared(name, params))
+        [result] = self._pg.take_results()
+        return result.rows, result.row_count
+
+    async def _prepared(self, text: str) -> str:
         if text not in self._names:
             name = f"s{len(self._names)}"
             await self._answered(self._pg.prepare(name, text))
             self._pg.take_results()
             self._names[text] = name
-        await self._answered(self._pg.execute_prepared(self._names[text], params))
-        [result] = self._pg.take_results()
-        return result.rows, result.row_count
+        return self._names[text]
 
     async def ask(self, text: str) -> list[tuple[Any, ...]]:
         """The rows of one text, by simple query."""

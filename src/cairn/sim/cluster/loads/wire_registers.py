@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from cairn.model.errors import CairnError
+from cairn.model.errors import CairnError, PartialWrite
 from cairn.model.sharding.buckets import bucket_function
 from cairn.model.tables.schema import Table
 from cairn.model.types.values import ColumnType
@@ -23,6 +23,7 @@ from cairn.sim.cluster.sessions import Connections, Faces
 
 _bucket_of = bucket_function((ColumnType.INTEGER,), BUCKETS)
 FIRST_KEY = 1_000  # behind those of other loads
+PILED = 0.08  # of writes come together with those of other registers
 RETURNED = 0.3  # of writes tell the rows that they changed
 LISTED = 0.3  # of reads ask for another row, too, which may be anywhere
 PAGES = 0.2  # of reads ask for all rows in their order, of all owners
@@ -70,12 +71,47 @@ class WireRegisters(Registers):
         if table is None:
             return "refused"
         text = _text(kind, table)
+        if self._chance.random() < PILED:
+            return await self._pile(node, group, kind, tag)
         if self._chance.random() < RETURNED:
             text += f" RETURNING {table.columns[0].name}"
         word = {"put": (tag,), "append": (f"+{tag}",), "delete": ()}[kind]
         outcome, _ = await self._asked(node, group, text, (group.first, *word))
         self._noted(group, outcome, kind, begun, (0,), tag)
         return outcome
+
+    async def _pile(self, node: SimNode, group: Group, kind: Kind, tag: str) -> str:
+        """As `executemany` sends them: one statement for some registers, told of each by itself.
+        What is not told of was not executed, unless nobody knows how the one before it ended."""
+        table, begun = table_at(node), self._world.loop.time()
+        assert table is not None
+        number, count = tag.split(".")  # clients of the other registers have the same numbers
+        tag = f"{group.first}{number}.{count}"
+        others = [each for each in self.groups if each is not group]
+        piled = [group, *self._chance.sample(others, min(len(others), 2))]
+        self._chance.shuffle(piled)
+        word = {"put": (tag,), "append": (f"+{tag}",), "delete": ()}[kind]
+        text, rows = _text(kind, table), [(each.first, *word) for each in piled]
+
+        async def work() -> Any:
+            client = await self._connections.free(group.first, node)
+            return await client.run_many(text, rows)
+
+        outcome, answer = await self._heard(node, work)
+        done, problem = (0, None) if answer is None else answer
+        if problem is not None:
+            self.problem = f"{problem.sqlstate} {problem}"
+            outcome = (
+                "unknown" if problem.sqlstate in ("40003", PartialWrite.sqlstate) else "refused"
+            )
+        outcomes = ["done"] * done + [outcome] * (len(piled) - done)
+        for each, its in zip(piled, outcomes, strict=True):
+            self._noted(each, its, kind, begun, (0,), tag)
+        if not done:
+            self._went("written together in vain")
+        else:
+            self._went("written together" if done == len(piled) else "written together in part")
+        return outcomes[piled.index(group)]
 
     async def read(self, node: SimNode, group: Group) -> bool:
         table, begun = table_at(node), self._world.loop.time()
