@@ -12,11 +12,13 @@ import pytest
 
 from cairn.model.errors import CairnError
 from cairn.model.log.records import Shape
+from cairn.model.members.topology import Grade
 from cairn.model.rpc import FillIndexRequest
 from cairn.model.tables.schema import Column, Computed, Index, Sharded, Table
 from cairn.model.types.values import ColumnType
 from cairn.node.rows.upkeep import filling
 from cairn.node.rows.upkeep.filling import Filling
+from cairn.node.statements.changes.filled_first import FilledFirst
 from cairn.sql.functions.functions import register
 from cairn.storage.data_db.data_store import DataStore
 
@@ -141,3 +143,54 @@ def test_a_table_that_is_made_anew_is_filled_anew(rows: Rows, index: Index) -> N
     asyncio.run(scene())
     assert rows.at_once(lambda: rows.store.hidden.show(TABLE, index))
     assert rows.store.connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_two_statements_each_with_an_instance_do_not_wait_for_each_other_for_ever(
+    rows: Rows, tmp_path: Path
+) -> None:
+    others = Rows(tmp_path / "others.db")
+    others.shape(TABLE)
+    stores, made = (rows, others), list[Index]()
+
+    async def scene() -> None:
+        both = [filling_of(each) for each in stores]
+
+        async def make(at: int, index: Index) -> None:
+            def find() -> tuple[Table, Index] | None:
+                return None if index in made else (TABLE, index)
+
+            async def call(raft_id: int, name: str, request: FillIndexRequest, *_: Any) -> Any:
+                await asyncio.sleep(0.05)  # the network: each asks itself sooner
+                return await both[raft_id - 1].answer(request)
+
+            peers: Any = SimpleNamespace(call=call)
+            first = FilledFirst(at + 1, two_instances(), peers, both[at].answer)
+            await first.wait(find, asyncio.get_running_loop().time() + 10, tuple)
+            made.append(index)
+            for each in stores:
+                each.shape(TABLE, *made)
+
+        await asyncio.gather(make(0, BY_N), make(1, BY_BOTH))
+
+    try:
+        for each in stores:
+            fill_with(each, 50)
+        asyncio.run(scene())
+        assert [sorted(names(each)) for each in stores] == [["i1024_1", "i1024_2"]] * 2
+    finally:
+        others.store.close()
+
+
+def two_instances() -> Any:
+    def row(raft_id: int) -> Any:
+        state = SimpleNamespace(grade=Grade.ONLINE)
+        return SimpleNamespace(
+            raft_id=raft_id,
+            tier="default",
+            current_state=state,
+            target_state=state,
+            replicaset_name="r",
+        )
+
+    instances = {f"i{raft_id}": row(raft_id) for raft_id in (2, 1)}
+    return SimpleNamespace(cluster=SimpleNamespace(instances=instances, replicasets={"r": None}))

@@ -79,7 +79,7 @@ class Filling:
             return FillIndexResponse(is_filled=True)
         fill = self._under_way(table) or self._begin(table, request.index)
         if not fill.is_for(request.index):  # that of another question: one at a time
-            return FillIndexResponse(is_filled=False)
+            return FillIndexResponse(is_filled=False, is_busy=True)
         fill.asked_at = asyncio.get_running_loop().time()
         if fill.problem is not None:
             self._end(fill)  # told once: who asks again may have mended what was wrong
