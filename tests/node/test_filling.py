@@ -21,6 +21,7 @@ from cairn.node.rows.upkeep.filling import Filling
 from cairn.node.statements.changes.filled_first import FilledFirst
 from cairn.sql.functions.functions import register
 from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.files.sqlite import open_reader
 
 COLUMNS = (Column("id", ColumnType.INTEGER, nullable=False), Column("n", ColumnType.INTEGER))
 TABLE = Table(1024, "t", COLUMNS, ("id",), Sharded(("id",), "default"), schema_version=1)
@@ -143,6 +144,30 @@ def test_a_table_that_is_made_anew_is_filled_anew(rows: Rows, index: Index) -> N
     asyncio.run(scene())
     assert rows.at_once(lambda: rows.store.hidden.show(TABLE, index))
     assert rows.store.connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@pytest.mark.parametrize("index", [BY_N, BY_SIZE], ids=["columns", "an expression"])
+def test_a_table_that_is_dropped_meanwhile_is_no_mistake(rows: Rows, index: Index) -> None:
+    """Wherever it is by then: the schema change is told that there is no such table."""
+
+    async def scene() -> None:
+        fillings = filling_of(rows)
+        for turns in range(12):
+            rows.shape(TABLE)
+            fill_with(rows, 20)
+            asked = asyncio.ensure_future(fillings.answer(FillIndexRequest(index)))
+            for _ in range(turns):
+                await asyncio.sleep(0.0005)
+            rows.shape(None)
+            await asked
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+                assert (await fillings.answer(FillIndexRequest(index))).is_filled
+        reader = open_reader(rows.store.path)
+        assert reader.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        reader.close()
+
+    asyncio.run(scene())
 
 
 def test_two_statements_each_with_an_instance_do_not_wait_for_each_other_for_ever(

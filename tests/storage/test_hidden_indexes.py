@@ -10,6 +10,7 @@ from typing import Any
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from cairn.model.log.records import Shape
 from cairn.model.tables.schema import Column, Computed, Index, Sharded, Table
@@ -314,3 +315,16 @@ def test_whether_a_table_is_large_is_seen_without_counting_it(store: DataStore) 
         *(True, True, False, False)
     ]
     assert hidden_name(1024) == "x1024"
+
+
+def test_columns_that_are_taken_back_take_their_hidden_index_along(store: DataStore) -> None:
+    """A master that was deposed undoes what no replica had; nobody waits for the index any more."""
+    wider = replace(TABLE, columns=(*COLUMNS, Column("more", ColumnType.INTEGER)), schema_version=2)
+    with store.connection:
+        store.apply_shape(Shape(1024, TABLE))
+        store.apply_shape(Shape(1024, wider))
+        store.hidden.begin(wider, Index(1024, 1, "a", ("more",)))
+    with store.connection:
+        store.apply_shape(Shape(1024, replace(TABLE, schema_version=3)))
+    assert not store.hidden.has(1024)
+    assert store.connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
