@@ -139,9 +139,7 @@ def operations(cluster: ProxiedCluster, instances: int, factor: int) -> dict[str
             return True
 
         eventually(is_even, "buckets that are even", PATIENCE_S)
-        found = via.sql(
-            "SELECT phase, count(*), sum(thaws) FROM _cairn_move GROUP BY phase"
-        )
+        found = via.sql("SELECT phase, count(*), sum(thaws) FROM _cairn_move GROUP BY phase")
         print(f"  moves: {found}")
 
     took["join of a replicaset"] = timed("join of a replicaset", join)
@@ -153,9 +151,7 @@ def operations(cluster: ProxiedCluster, instances: int, factor: int) -> dict[str
         )[0][0]
         members = via.sql("SELECT name FROM _pico_instance WHERE replicaset_name = %s", (name,))
         heir = next(each[0] for each in members if each[0] != master())
-        via.sql(
-            "UPDATE _pico_replicaset SET target_master_name = %s WHERE name = %s", (heir, name)
-        )
+        via.sql("UPDATE _pico_replicaset SET target_master_name = %s WHERE name = %s", (heir, name))
         eventually(is_settled, "the new master", PATIENCE_S)
 
     if factor > 1:
@@ -193,9 +189,7 @@ def main() -> int:
     told: dict[str, Any] = {"given": {**vars(given), "json": None}}
     with tempfile.TemporaryDirectory(prefix="cairn-far-") as directory:
         begun = time.monotonic()
-        cluster = begin(
-            Path(directory), given.instances, given.replication_factor, given.mode, far
-        )
+        cluster = begin(Path(directory), given.instances, given.replication_factor, given.mode, far)
         try:
             print(f"begun after {time.monotonic() - begun:.1f} s", flush=True)
             for name in given.ask.split(",") if given.times else ():
@@ -223,7 +217,9 @@ def main() -> int:
             if given.json:
                 given.json.write_text(json.dumps(told, indent=1))
             for name, node in cluster.nodes.items():
-                lines = [line for line in node.log().splitlines() if " WARN" in line or "ERR" in line]
+                lines = [
+                    line for line in node.log().splitlines() if " WARN" in line or "ERR" in line
+                ]
                 print(f"{name}: {len(lines)} warnings", *lines[-6:], sep="\n   ")
             cluster.close()
     return 0

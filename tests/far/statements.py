@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from itertools import count
 from collections.abc import Callable
+from itertools import count
 from statistics import median
 from typing import Any
 
@@ -87,7 +87,9 @@ def kinds(own: int, other: int, who: str) -> dict[str, Work]:
         "read, global table": texts("SELECT count(*) FROM g"),
         "write, global table": texts("UPDATE g SET n = n + 1 WHERE id = 7"),
         "nextval": texts("SELECT nextval('numbers')"),
-        "CREATE TABLE": texts("CREATE TABLE made_{who}_{n} (id INT PRIMARY KEY) DISTRIBUTED BY (id)", who=who),
+        "CREATE TABLE": texts(
+            "CREATE TABLE made_{who}_{n} (id INT PRIMARY KEY) DISTRIBUTED BY (id)", who=who
+        ),
         "CREATE INDEX": texts("CREATE INDEX ix{n} ON made_{who}_{n} (id)", who=who),
         "ALTER TABLE": texts("ALTER TABLE made_{who}_{n} ADD COLUMN x INT", who=who),
         "TRUNCATE": texts("TRUNCATE made_{who}_{n}", who=who),

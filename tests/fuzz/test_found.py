@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import socket
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,20 @@ def test_wrong_arguments_are_an_error_of_the_statement(
     with target.node.connect() as connection, pytest.raises(psycopg.Error) as refused:
         connection.execute(text)
     assert refused.value.sqlstate == state
+
+
+@pytest.mark.parametrize("number", ["1e32768", "-1e40000"])
+def test_a_number_that_no_decimal_can_hold_is_out_of_range(target: Target, number: str) -> None:
+    """As PostgreSQL says it, whatever way it comes: COPY in binary told an internal error."""
+    with target.node.connect() as connection:
+        with pytest.raises(psycopg.errors.NumericValueOutOfRange):
+            connection.execute("INSERT INTO things (id, n) VALUES (901, %s)", (Decimal(number),))
+        with (
+            pytest.raises(psycopg.errors.NumericValueOutOfRange),
+            connection.cursor().copy("COPY things (id, n) FROM STDIN (FORMAT binary)") as copy,
+        ):
+            copy.set_types(["int8", "numeric"])
+            copy.write_row((901, Decimal(number)))
 
 
 def test_a_fraction_is_no_whole_number_in_the_catalogue(target: Target) -> None:

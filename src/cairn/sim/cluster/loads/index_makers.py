@@ -64,10 +64,13 @@ class IndexMakers:
         draw = self._chance.random()
         if draw < 0.2:
             return await self._compare(whose, node), "compare"
-        texts, way = (INDEXES, "index") if draw < 0.5 else (ROWS, "rows")
-        if 0.8 < draw:
+        texts: tuple[str, ...] = INDEXES if draw < 0.5 else ROWS
+        way = "index" if draw < 0.5 else "rows"
+        if draw > 0.8:
             texts, way = CHANGES, "change"
-        text = self._chance.choice(texts).format(n=self._chance.randrange(4 if way != "rows" else 40))
+        text = self._chance.choice(texts).format(
+            n=self._chance.randrange(4 if way != "rows" else 40)
+        )
         outcome, _ = await self._asked(whose, node, text, also=CHANGER_TOLD | {"23505"})
         self.made += way == "index" and outcome == "done"
         return outcome, way

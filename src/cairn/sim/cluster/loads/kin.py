@@ -12,7 +12,8 @@ import random
 from collections import Counter
 from typing import Any, Literal
 
-from cairn.model.errors import CairnError
+from cairn.model.errors import CairnError, TableUnderDdl
+from cairn.node.statements.asker.owners import SCHEMA_S
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.loads.heard import heard
 from cairn.sim.cluster.loads.index_makers import MADE, MAKERS, IndexMakers
@@ -232,6 +233,7 @@ class Kin:
                     cancel.cancel()
 
         is_cancelled = whose >= 0 and self._chance.random() < 0.15
+        begun = self._now
         task = await heard(self._world, node, work, PATIENCE_S)
         if task is None or task.cancelled():
             return "unknown", None
@@ -243,6 +245,8 @@ class Kin:
         code = problem.sqlstate
         self._problem = f"{code} {problem}"
         self.ways[f"told {code}"] += 1
+        if code == TableUnderDdl.sqlstate and self._now - begun > SCHEMA_S - 1:
+            return "undone", None  # its owner was cut off while somebody changed the table
         if code not in TOLD | also | ({"57014"} if is_cancelled else set()):
             raise Violation(f"{node} told a client: {code} {problem} ({text})")
         return ("unknown" if code in (UNKNOWN, "58000") else "undone"), None
