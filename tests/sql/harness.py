@@ -16,7 +16,7 @@ from cairn.model.sharding.parts import ByBuckets, bucket_dealer, dealer
 from cairn.model.tables import rows, system_tables
 from cairn.model.tables.altering import with_renamed
 from cairn.model.tables.catalog import FIRST_ROUTINE_ID, Catalog, User
-from cairn.model.tables.pictures import with_types
+from cairn.model.tables.catalog_rows import with_labels
 from cairn.model.tables.schema import (
     FIRST_USER_TABLE_ID,
     Index,
@@ -415,7 +415,7 @@ class Cluster:
             elif isinstance(op, ops.Replace):
                 known[op.row[0]] = rows.enum_of(op.row)
         types = {each.name: each for each in known.values()}
-        tables = {name: with_types(table, types) for name, table in self.catalog.tables.items()}
+        tables = {name: with_labels(table, known) for name, table in self.catalog.tables.items()}
         version = self.catalog.version + 1
         self.catalog = msgspec.structs.replace(
             self.catalog, types=types, tables=tables, version=version

@@ -17,6 +17,7 @@ from cairn.model.log import ops
 from cairn.model.log.applied import Applied
 from cairn.model.members.topology import Grade, Position, State, Tier
 from cairn.model.tables import system_tables as system
+from cairn.model.tables.catalog_rows import CatalogRows
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.first_entries import first_entries, first_instance
 from cairn.node.consensus.global_state import GlobalState
@@ -66,7 +67,7 @@ class Copy:
                 learners=frozenset(),
                 pending_ddl=self.state.pending_ddl(),
                 queue=self.state.queue(),
-                sharded_tiers=self.state.sharded_tiers(),
+                sharded_tiers=self.state.catalog.sharded_tiers,
             )
         )
 
@@ -136,6 +137,8 @@ def test_garbage_stops_nobody_and_leaves_two_copies_the_same(tmp_path: Path, see
             said = [copy.apply(Entry(1, index, 0, data)) for copy in (one, other)]
             assert str(said[0][0].error) == str(said[1][0].error), f"seed {seed}"
             one.govern()
+            assert one.state.is_as_rows_say(), f"seed {seed}, entry {index}"
+        assert one.machine.tables.known.tables == CatalogRows(one.state.rows).tables
         assert dump_tables(one.store.connection) == dump_tables(other.store.connection)
         again = StateMachine(one.store.connection)  # a restart reads what is there
         assert dump_tables(again.connection) == dump_tables(other.store.connection)

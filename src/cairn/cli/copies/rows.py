@@ -21,7 +21,8 @@ from cairn.model.log.records import Kind, Packed, decode_body
 from cairn.model.members.cluster import Cluster
 from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.pictures import catalog_of, cluster_of
+from cairn.model.tables.catalog_rows import catalog_of
+from cairn.model.tables.pictures import cluster_of
 from cairn.model.tables.schema import BUCKET_COLUMN, Table
 from cairn.storage.data_db.data_store import DataStore
 from cairn.storage.data_db.fence import Fence

@@ -108,6 +108,12 @@ class Catalog(msgspec.Struct, frozen=True, weakref=True, dict=True):
         return known | {table.id: table for table in self.tables.values()} | own
 
     @cached_property
+    def sharded_tiers(self) -> frozenset[str]:
+        """Tiers that have at least one sharded table."""
+        shardings = (table.sharding for table in self.tables.values())
+        return frozenset(each.tier for each in shardings if each is not None)
+
+    @cached_property
     def _tied(self) -> dict[int, set[int]]:
         """Tables that foreign keys tie to each other directly, in both directions."""
         found: dict[int, set[int]] = {}

@@ -1,4 +1,5 @@
-"""Pictures of the cluster and the catalogue from rows, whatever the rows say.
+"""Pictures of the cluster from rows, whatever the rows say; those of the catalogue are made
+likewise (`catalog_rows`).
 
 A row that cannot be understood never stops anybody: it is read as if the bad value were a harmless
 one, and the picture says what is wrong (`problems`). While it does, the governor decides nothing.
@@ -6,7 +7,7 @@ one, and the picture says what is wrong (`problems`). While it does, the governo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,10 +17,8 @@ from cairn.model.members.cluster import Cluster
 from cairn.model.members.topology import Position
 from cairn.model.tables import rows
 from cairn.model.tables import system_tables as system
-from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.schema import Index, Table
+from cairn.model.tables.schema import Table
 from cairn.model.tables.table_checks import mended
-from cairn.model.types.enums import EnumType
 
 T = TypeVar("T")
 Row = Sequence[Any]
@@ -116,70 +115,5 @@ def cluster_of(content: Content, position: Position = rows.NOWHERE) -> Cluster:
         moves={move.id: move for _, move in reader.all(system.CAIRN_MOVE, content)},
         buckets=tuple(sorted(buckets, key=lambda bucket: (bucket.tier, bucket.start))),
         properties=properties,
-        problems=tuple(reader.problems),
-    )
-
-
-def tables_of(
-    table_rows: Iterable[Row], index_rows: Iterable[Row], reader: Reader | None = None
-) -> tuple[dict[str, Table], dict[int, tuple[Index, ...]]]:
-    """Tables by name and secondary indexes by table id, from `_pico_table` and `_pico_index`."""
-    reader = reader or Reader()
-    keys: dict[int, tuple[str, ...]] = {}
-    others: dict[int, tuple[Index, ...]] = {}
-    for row in index_rows:
-        index = reader.read(system.PICO_INDEX, row, rows.index_of)
-        if index is None:
-            continue
-        if index.id == 0:
-            keys[index.table_id] = index.columns
-        else:
-            others[index.table_id] = (*others.get(index.table_id, ()), index)
-    tables: dict[str, Table] = {}
-    for row in table_rows:
-        table = reader.read(system.PICO_TABLE, row, MAKERS[system.PICO_TABLE.id])
-        if table is not None:
-            key = keys.get(row[0], ())
-            tables[row[1]] = msgspec.structs.replace(table, primary_key=key)
-    return tables, others
-
-
-def with_types(table: Table, types: Mapping[str, EnumType]) -> Table:
-    """The table with the labels of its columns; its own row has only numbers of types."""
-    if not any(column.enum for column in table.columns):
-        return table
-    known = {each.id: each for each in types.values()}
-    columns = tuple(
-        msgspec.structs.replace(column, enum=known.get(column.enum.id, column.enum))
-        if column.enum is not None
-        else column
-        for column in table.columns
-    )
-    return msgspec.structs.replace(table, columns=columns)
-
-
-def catalog_of(content: Content, version: int) -> Catalog:
-    """A picture of the schema, users and settings."""
-    reader = Reader()
-    tables, indexes = tables_of(content(system.PICO_TABLE), content(system.PICO_INDEX), reader)
-    for table in system.LOCAL_TABLES:
-        tables[table.name] = table
-    types: dict[str, EnumType] = reader.by_name(system.CAIRN_TYPE, content, at=1)
-    tables = {name: with_types(table, types) for name, table in tables.items()}
-    settings = MAKERS[system.PICO_DB_CONFIG.id]
-    return Catalog(
-        version=version,
-        tables=tables,
-        indexes=indexes,
-        tiers=reader.by_name(system.PICO_TIER, content),
-        users=reader.by_name(system.PICO_USER, content, at=1),
-        routines=reader.by_name(system.PICO_ROUTINE, content, at=1),
-        views=reader.by_name(system.CAIRN_VIEW, content, at=1),
-        types=types,
-        privileges=frozenset(made for _, made in reader.all(system.PICO_PRIVILEGE, content)),
-        settings={
-            (row[0], row[1]): reader.read(system.PICO_DB_CONFIG, row, settings)
-            for row in content(system.PICO_DB_CONFIG)
-        },
         problems=tuple(reader.problems),
     )

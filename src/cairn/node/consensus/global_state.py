@@ -18,8 +18,9 @@ from cairn.model.members.cluster import BucketKey, Cluster
 from cairn.model.members.topology import Position
 from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import Catalog
+from cairn.model.tables.catalog_rows import CatalogRows
 from cairn.model.tables.locks import Locks
-from cairn.model.tables.pictures import catalog_of, cluster_of
+from cairn.model.tables.pictures import cluster_of
 from cairn.model.tables.schema import Table
 from cairn.storage.files.sqlite import open_reader
 from cairn.storage.raft_db.ddl import PENDING, decode_pending
@@ -39,20 +40,6 @@ _TOPOLOGY = {
         system.PICO_PROPERTY,
     )
 }
-_CATALOGUE = {
-    table.id
-    for table in (
-        system.PICO_TABLE,
-        system.PICO_INDEX,
-        system.PICO_TIER,
-        system.PICO_USER,
-        system.PICO_PRIVILEGE,
-        system.PICO_DB_CONFIG,
-        system.PICO_ROUTINE,
-        system.CAIRN_VIEW,
-        system.CAIRN_TYPE,
-    )
-}
 
 
 _QUEUE_COLUMNS = ", ".join(system.PICO_GOVERNOR_QUEUE.physical_columns)
@@ -69,7 +56,6 @@ class GlobalState:
         self.catalog = Catalog()
         self.locks = Locks()  # changed in place
         self.closing: tuple[tuple[Any, ...], ...] = ()  # rows of `_cairn_closing`
-        self.key_positions: ops.KeyPositions = {}
         self._touched: deque[tuple[int, frozenset[BucketKey]]] = deque(maxlen=TOUCHED)
         self._touched_from = 0  # pictures before this index were not carried on from there
         self.joined_addresses: dict[int, str] = {}
@@ -86,7 +72,8 @@ class GlobalState:
 
     def reload(self, position: Position) -> None:
         self._read_cluster(position)
-        self._read_catalog(position)
+        self._catalogue = CatalogRows(self.rows)
+        self._make_catalog(position)
         self.locks = Locks(self.rows(system.CAIRN_LOCK))
         self.closing = tuple(self.rows(system.CAIRN_CLOSING))
 
@@ -104,8 +91,8 @@ class GlobalState:
             self._note_touched(done, position)
         else:
             self.cluster = msgspec.structs.replace(self.cluster, position=position)
-        if touched & _CATALOGUE:
-            self._read_catalog(position)
+        if self._catalogue.follow(change for applied in done for change in applied.changes):
+            self._make_catalog(position)
         if system.CAIRN_LOCK.id in touched:
             self.locks.follow(change for applied in done for change in applied.changes)
         if system.CAIRN_CLOSING.id in touched:
@@ -142,10 +129,18 @@ class GlobalState:
         news.set()
 
     def is_as_on_disk(self) -> bool:
-        """Whether the picture that was carried on is the one that the rows make."""
+        """Whether the pictures that were carried on are those that the rows make."""
         if self.applied_on_disk() != self.cluster.position.index:
             return True  # entries are on their way: nothing to compare yet
-        return self.cluster == cluster_of(self.rows, self.cluster.position)
+        return self.is_as_rows_say()
+
+    def is_as_rows_say(self) -> bool:
+        fresh = CatalogRows(self.rows)
+        return (
+            self.cluster == cluster_of(self.rows, self.cluster.position)
+            and _ordered(self.catalog) == _ordered(fresh.catalog(self.catalog.version))
+            and self.key_positions == fresh.key_positions
+        )
 
     def _read_cluster(self, position: Position) -> None:
         before = self.cluster.problems
@@ -154,13 +149,14 @@ class GlobalState:
         self._touched_from = position.index + 1  # nobody has this very picture yet
         _tell(before, self.cluster.problems)
 
-    def _read_catalog(self, position: Position) -> None:
+    def _make_catalog(self, position: Position) -> None:
         before = self.catalog.problems
-        self.catalog = catalog_of(self.rows, position.index)
+        self.catalog = self._catalogue.catalog(position.index)
         _tell(before, self.catalog.problems)
-        self.key_positions = {table.id: table.key_positions for table in system.SYSTEM_TABLES}
-        for table in self.catalog.tables.values():
-            self.key_positions[table.id] = table.key_positions
+
+    @property
+    def key_positions(self) -> ops.KeyPositions:
+        return self._catalogue.key_positions
 
     # --- derived ------------------------------------------------------------------------------
 
@@ -170,13 +166,6 @@ class GlobalState:
         if self.cluster.position.index < self.joined_at:
             return {**known, **self.joined_addresses}
         return known
-
-    def sharded_tiers(self) -> frozenset[str]:
-        return frozenset(
-            table.sharding.tier
-            for table in self.catalog.tables.values()
-            if table.sharding is not None
-        )
 
     def pending_ddl(self) -> ops.DdlPrepare | None:
         found = self.cluster.properties.get(PENDING)
@@ -235,6 +224,12 @@ class GlobalState:
         if value is None or (default is not None and not _is_like(value, default)):
             return default
         return value
+
+
+def _ordered(catalog: Catalog) -> list[Any]:
+    """Its fields, and what is in them in its order: the first of something may be chosen."""
+    fields = msgspec.structs.astuple(catalog)
+    return [list(field.items()) if isinstance(field, dict) else field for field in fields]
 
 
 def _is_like(value: Any, default: Any) -> bool:

@@ -134,7 +134,7 @@ class Proposer:
             ranges = check_change(
                 changes,
                 cluster,
-                self._state.sharded_tiers(),
+                self._state.catalog.sharded_tiers,
                 force=request.force,
                 is_unsafe=request.is_unsafe,
             )

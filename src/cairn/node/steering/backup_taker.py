@@ -28,7 +28,8 @@ from cairn.model.members.cluster import Cluster
 from cairn.model.members.topology import Position
 from cairn.model.rpc import Empty
 from cairn.model.tables.catalog import Catalog
-from cairn.model.tables.pictures import catalog_of, cluster_of
+from cairn.model.tables.catalog_rows import catalog_of
+from cairn.model.tables.pictures import cluster_of
 from cairn.model.tables.schema import Table
 from cairn.net.peers import Peers
 from cairn.node.consensus.global_state import GlobalState

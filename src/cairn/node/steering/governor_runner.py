@@ -118,7 +118,7 @@ class GovernorRunner:
             learners=frozenset(conf.learners) | frozenset(conf.learners_next),
             is_joint=bool(conf.voters_outgoing),
             silent=steps.runner.silent((*conf.voters, *conf.learners, *conf.learners_next)),
-            sharded_tiers=steps.state.sharded_tiers(),
+            sharded_tiers=steps.state.catalog.sharded_tiers,
             waiting=frozenset(key for key, (until, _) in self._backoff.items() if until > now),
             pending_ddl=steps.state.pending_ddl(),
             has_queue=PICO_GOVERNOR_QUEUE.name in steps.state.catalog.tables,

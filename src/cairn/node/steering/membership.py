@@ -186,7 +186,7 @@ class Membership:
         is_leaving = instance.target_state.grade is Grade.EXPELLED
         if is_leaving and (not request.force or instance.target_state_reason == reason):
             return ExpelResponse()
-        lost = lost_with(cluster, instance, self._state.sharded_tiers())
+        lost = lost_with(cluster, instance, self._state.catalog.sharded_tiers)
         target = instance.target_state if is_leaving else next_target(instance, Grade.EXPELLED)
         change = ops.Update(
             _INSTANCES.id,

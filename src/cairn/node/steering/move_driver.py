@@ -180,7 +180,7 @@ class MoveDriver:
         )
 
     def _outlook_on(self, cluster: Cluster) -> Outlook:
-        tiers = self._state.sharded_tiers()
+        tiers = self._state.catalog.sharded_tiers
         if self._outlook is None or not self._outlook.fits(cluster, tiers):
             self._outlook = Outlook(cluster, tiers)
         return self._outlook

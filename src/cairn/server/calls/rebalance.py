@@ -71,7 +71,7 @@ async def status(instance: Instance) -> dict[str, Any]:
                 "wanted": [
                     msgspec.to_builtins(each)
                     for each in outlook.Outlook(cluster, frozenset({tier})).wanted(tier)
-                    if tier in instance.state.sharded_tiers()
+                    if tier in instance.state.catalog.sharded_tiers
                 ],
             }
         )

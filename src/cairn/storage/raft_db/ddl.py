@@ -84,7 +84,7 @@ def _prepare(tables: GlobalTables, op: ops.DdlPrepare) -> list[Change]:
     changes: list[Change] = []
     ddl = op.ddl
     if isinstance(ddl, ops.CreateTable):
-        if any(table.name == ddl.table.name for table in tables.catalogue().values()):
+        if any(table.name == ddl.table.name for table in tables.known.tables.values()):
             raise DuplicateTable(f"table {ddl.table.name} already exists")
         table = msgspec.structs.replace(ddl.table, operable=False, schema_version=op.schema_version)
         changes += tables.dml(ops.Insert(system.PICO_TABLE.id, rows.table_row(table)))
@@ -207,7 +207,7 @@ def _put_altered(tables: GlobalTables, table: Table, indexes: tuple[Index, ...])
     """The table, its key and its indexes; those that are not among them are gone."""
     changes = _put_table(tables, table)
     wanted = {index.id: index for index in (rows.primary_index(table), *indexes)}
-    for index in _indexes(tables, table.id):
+    for index in tables.known.indexes_of(table.id):
         if index.id not in wanted:
             if table.is_global:
                 tables.connection.execute(f"DROP INDEX IF EXISTS {index.physical_name}")
@@ -232,7 +232,7 @@ def _drop_table(tables: GlobalTables, table: Table) -> list[Change]:
     if table.is_global:
         tables.connection.execute(f"DROP TABLE IF EXISTS {table.physical_name}")
     changes = tables.dml(ops.Delete(system.PICO_TABLE.id, (table.id,)))
-    for index in _indexes(tables, table.id):
+    for index in tables.known.indexes_of(table.id):
         changes += tables.dml(ops.Delete(system.PICO_INDEX.id, (table.id, index.id)))
     if any(column.identity is not None for column in table.columns):
         for numbers in all_numbers_of(table.id):
@@ -245,7 +245,7 @@ def _drop_table(tables: GlobalTables, table: Table) -> list[Change]:
 
 
 def _rename_column(tables: GlobalTables, table: Table, old: str, new: str) -> list[Change]:
-    indexes = tuple(_indexes(tables, table.id))
+    indexes = tuple(tables.known.indexes_of(table.id))
     changed, moved = with_renamed(table, indexes, old, new)
     changes = _put_table(tables, changed)
     for index in moved:
@@ -288,13 +288,9 @@ def _put_table(tables: GlobalTables, table: Table) -> list[Change]:
     return tables.dml(ops.Replace(system.PICO_TABLE.id, rows.table_row(table)))
 
 
-def _indexes(tables: GlobalTables, table_id: int) -> list[Index]:
-    query = f"SELECT * FROM {system.PICO_INDEX.physical_name} WHERE c0 = ?"
-    return [rows.index_of(row) for row in tables.connection.execute(query, (table_id,)).fetchall()]
-
-
 def _table(tables: GlobalTables, table_id: int) -> Table:
-    for table in tables.catalogue().values():
-        if table.id == table_id:
-            return table
-    raise UndefinedTable(f"table with id {table_id} not found")
+    """As it was before this entry."""
+    table = tables.known.tables.get(table_id)
+    if table is None:
+        raise UndefinedTable(f"table with id {table_id} not found")
+    return table

@@ -8,7 +8,7 @@ Between global tables the rows of both are here, and are looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -26,8 +26,8 @@ Values = tuple[Any, ...]
 class GlobalKin:
     """`pending` is a table as the schema change that is under way makes it."""
 
-    def __init__(self, tables: Iterable[Table], pending: Table | None) -> None:
-        self._tables = {table.id: table for table in tables}
+    def __init__(self, tables: Mapping[int, Table], pending: Table | None) -> None:
+        self._tables = tables
         self._children: dict[int, list[tuple[ForeignKey, Table]]] = {}  # by parent
         for child in self._tables.values():
             for key in child.foreign_keys:

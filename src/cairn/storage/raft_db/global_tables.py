@@ -12,7 +12,7 @@ from cairn.model.errors import CairnError
 from cairn.model.log import ops
 from cairn.model.log.applied import Change
 from cairn.model.tables import system_tables as system
-from cairn.model.tables.pictures import tables_of
+from cairn.model.tables.catalog_rows import CatalogRows
 from cairn.model.tables.schema import Table, create_table_sql
 from cairn.storage.raft_db.global_kin import GlobalKin
 
@@ -38,11 +38,12 @@ class _Statements:
         where = " AND ".join(f"c{at} = ?" for at in table.key_positions)
         self.key_positions = table.key_positions
         self.width = len(columns)
-        self.insert = f"INSERT INTO {name} VALUES ({marks})"
-        self.replace = f"INSERT OR REPLACE INTO {name} VALUES ({marks})"
+        stored = "RETURNING *"  # SQLite has its own mind about a value of another type
+        self.insert = f"INSERT INTO {name} VALUES ({marks}) {stored}"
+        self.replace = f"INSERT OR REPLACE INTO {name} VALUES ({marks}) {stored}"
         self.select = f"SELECT * FROM {name} WHERE {where}"
         self.delete = f"DELETE FROM {name} WHERE {where}"
-        self.update = f"UPDATE {name} SET %s WHERE {where}"
+        self.update = f"UPDATE {name} SET %s WHERE {where} {stored}"
 
 
 class GlobalTables:
@@ -56,14 +57,27 @@ class GlobalTables:
         self.reload()
 
     def reload(self) -> None:
-        """Learn the tables anew, after a schema change or an installed snapshot."""
+        """Read the catalogue: at a start, and when a snapshot was installed."""
+        self.known = CatalogRows(self._rows)
+        self._learn()
+
+    def follow(self, changes: list[Change]) -> None:
+        """An entry is applied: learn the tables that it made or changed. Whatever ends an entry
+        comes before this, so nothing of it has to be taken back."""
+        pending = system.PICO_PROPERTY.id
+        if self.known.follow(changes) or any(change.table == pending for change in changes):
+            self._learn()
+
+    def _learn(self) -> None:
         self.tables = {table.id: table for table in system.SYSTEM_TABLES}
-        known = self.catalogue().values()
-        for table in known:
+        for table in self.known.tables.values():
             if table.is_global:
                 self.tables[table.id] = table  # an upgrade may have widened a system table
         self._statements = {}
-        self.kin = GlobalKin(known, self._pending_table())
+        self.kin = GlobalKin(self.known.tables, self._pending_table())
+
+    def _rows(self, table: Table) -> Any:
+        return self.connection.execute(f"SELECT * FROM {table.physical_name}")
 
     def _pending_table(self) -> Table | None:
         """As the schema change that is under way leaves it."""
@@ -74,14 +88,6 @@ class GlobalTables:
             return None
         ddl = msgspec.json.decode(found[0], type=ops.DdlPrepare).ddl
         return ddl.table if isinstance(ddl, ops.CreateTable | ops.AlterTable) else None
-
-    def catalogue(self) -> dict[str, Table]:
-        """All tables, sharded ones too, as the rows say now."""
-        tables, _ = tables_of(
-            self.connection.execute(f"SELECT * FROM {system.PICO_TABLE.physical_name}"),
-            self.connection.execute(f"SELECT * FROM {system.PICO_INDEX.physical_name}"),
-        )
-        return tables
 
     def dml(self, op: ops.Dml) -> list[Change]:
         table = self.tables.get(op.table)
@@ -94,32 +100,29 @@ class GlobalTables:
             # Written by an instance of the version before: it does not know the new columns.
             padding = (None,) * (texts.width - len(op.row))
             op = msgspec.structs.replace(op, row=(*op.row, *padding))
+        execute = self.connection.execute
         match op:
             case ops.Insert(row=row):
-                self.connection.execute(texts.insert, row)
-                return [Change(op.table, None, tuple(row))]
+                [new] = execute(texts.insert, row).fetchall()
+                return [Change(op.table, None, new)]
             case ops.Replace(row=row):
-                key = [row[at] for at in texts.key_positions]
-                old = self.connection.execute(texts.select, key).fetchone()
-                self.connection.execute(texts.replace, row)
-                return [Change(op.table, old, tuple(row))]
+                old = execute(texts.select, [row[at] for at in texts.key_positions]).fetchone()
+                [new] = execute(texts.replace, row).fetchall()
+                return [Change(op.table, old, new)]
             case ops.Delete(key=key):
-                old = self.connection.execute(texts.select, key).fetchone()
+                old = execute(texts.select, key).fetchone()
                 if old is None:
                     return []
-                self.connection.execute(texts.delete, key)
+                execute(texts.delete, key)
                 return [Change(op.table, old, None)]
             case ops.Update(key=key, changes=changes):
-                old = self.connection.execute(texts.select, key).fetchone()
+                old = execute(texts.select, key).fetchone()
                 if old is None:
                     return []
                 assignments = ", ".join(f"c{at} = ?" for at, _ in changes)
                 values = [value for _, value in changes]
-                self.connection.execute(texts.update % assignments, (*values, *key))
-                new = list(old)
-                for at, value in changes:
-                    new[at] = value
-                return [Change(op.table, old, tuple(new))]
+                [new] = execute(texts.update % assignments, (*values, *key)).fetchall()
+                return [Change(op.table, old, new)]
 
     def empty(self, table: Table) -> list[Change]:
         self.connection.execute(f"DELETE FROM {table.physical_name}")
@@ -144,9 +147,11 @@ class GlobalTables:
             else:
                 execute(f"DROP TABLE IF EXISTS {table.physical_name}")
         self._statements = {}
+        knows_all = False
         for dump in contents:
-            if dump.table_id not in _FIXED:
+            if dump.table_id not in _FIXED and not knows_all:
                 self.reload()
+                knows_all = True
             target = self.tables[dump.table_id]
             for text in dump.tables:
                 execute(text)
@@ -171,11 +176,8 @@ class GlobalTables:
 def dump_tables(connection: apsw.Connection) -> list[TableDump]:
     """All global tables as `install` takes them; call it inside one read transaction."""
     found: list[TableDump] = []
-    tables, _ = tables_of(
-        connection.execute(f"SELECT * FROM {system.PICO_TABLE.physical_name}"),
-        connection.execute(f"SELECT * FROM {system.PICO_INDEX.physical_name}"),
-    )
-    others = [t for t in tables.values() if t.is_global and t.id not in _FIXED]
+    known = CatalogRows(lambda table: connection.execute(f"SELECT * FROM {table.physical_name}"))
+    others = [t for t in known.tables.values() if t.is_global and t.id not in _FIXED]
     for table in (*system.GLOBAL_TABLES, *others):
         texts = _texts(connection, table, "table")
         if not texts:

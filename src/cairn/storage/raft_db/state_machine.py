@@ -57,13 +57,12 @@ class StateMachine:
                     check_readable(change.table, change.new)
             self.events.applied(done)
             self.changes.applied(done)
+            self.tables.follow(done.changes)
         except Exception as problem:
             if _is_of_the_machine(problem):
                 raise
             self.connection.execute("ROLLBACK TO entry")
             done.changes, done.events_01, done.events_02 = [], [], []
-            if isinstance(envelope.op, ops.DdlPrepare | ops.DdlCommit | ops.DdlAbort):
-                self.tables.reload()
             done.error = _refused(done, problem)
         self.connection.execute("RELEASE entry")
         return done
@@ -72,18 +71,14 @@ class StateMachine:
         match op:
             case ops.Nop():
                 return []
+            case ops.DdlPrepare() | ops.DdlCommit() | ops.DdlAbort():
+                return apply_ddl(self.tables, op)
             case ops.Batch(ops=several):
                 changes = [change for each in several for change in self.tables.dml(each)]
-                self.tables.kin.check(self.connection, changes)
-                return changes
             case ops.Insert() | ops.Replace() | ops.Update() | ops.Delete():
                 changes = self.tables.dml(op)
-                self.tables.kin.check(self.connection, changes)
-                return changes
-            case ops.DdlPrepare() | ops.DdlCommit() | ops.DdlAbort():
-                changes = apply_ddl(self.tables, op)
-                self.tables.reload()
-                return changes
+        self.tables.kin.check(self.connection, changes)
+        return changes
 
     def install(self, contents: Iterable[TableDump]) -> None:
         """Replace all global tables by a snapshot's."""
