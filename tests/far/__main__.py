@@ -66,6 +66,9 @@ class Watch:
         for each in self._threads:
             each.join()
 
+    def rest(self, seconds: float) -> None:
+        self._end.wait(seconds)
+
     def picture(self) -> dict[str, Any]:
         found = self._cluster["i1"].status()
         return {
@@ -200,7 +203,7 @@ def main() -> int:
                     trips = took / far.rtt_s if far.rtt_s else 0
                     print(f"  {kind}: {took * 1000:.0f} ms, {trips:.1f} round trips", flush=True)
             with Watch(cluster) as watch:
-                time.sleep(given.minutes * 60)
+                watch.rest(given.minutes * 60)
             after = watch.picture()
             changed = {each for each in after if after[each] != watch.before[each]}
             told["quiet"] = {"done": watch.done, "told": watch.told, "changed": sorted(changed)}

@@ -13,7 +13,7 @@ import pytest
 from cairn.model.errors import CairnError
 from cairn.model.log.records import Shape
 from cairn.model.members.topology import Grade
-from cairn.model.rpc import FillIndexRequest
+from cairn.model.rpc import FillIndexRequest, FillIndexResponse
 from cairn.model.tables.schema import Column, Computed, Index, Sharded, Table
 from cairn.model.types.values import ColumnType
 from cairn.node.rows.upkeep import filling
@@ -144,6 +144,22 @@ def test_a_table_that_is_made_anew_is_filled_anew(rows: Rows, index: Index) -> N
     asyncio.run(scene())
     assert rows.at_once(lambda: rows.store.hidden.show(TABLE, index))
     assert rows.store.connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_who_only_looks_begins_nothing(rows: Rows) -> None:
+    async def scene() -> list[FillIndexResponse]:
+        fillings, look = filling_of(rows), FillIndexRequest(BY_N, only_look=True)
+        before = await fillings.answer(look)
+        fill_with(rows, 50)
+        return [
+            before,
+            await fillings.answer(look),
+            await fillings.answer(FillIndexRequest(BY_BOTH)),
+        ]
+
+    small, large, begun = asyncio.run(scene())
+    assert (small.is_filled, large.is_filled) == (True, False)
+    assert not begun.is_busy
 
 
 @pytest.mark.parametrize("index", [BY_N, BY_SIZE], ids=["columns", "an expression"])

@@ -203,6 +203,7 @@ def test_an_index_that_is_filled_while_rows_change_is_whole(
         disturb(store, chance)
     assert problems(store) == []
     assert left_of(store) == []
+    store.hidden.rest()
     assert store.connection.execute("PRAGMA writable_schema").fetchall() == [(0,)]
 
 
@@ -327,4 +328,24 @@ def test_columns_that_are_taken_back_take_their_hidden_index_along(store: DataSt
     with store.connection:
         store.apply_shape(Shape(1024, replace(TABLE, schema_version=3)))
     assert not store.hidden.has(1024)
+    assert store.connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_rows_without_an_entry_can_go_after_a_drop_that_was_rolled_back(store: DataStore) -> None:
+    """A disk that is full: what was dropped is there again, and is not whole."""
+    chance = random.Random(3)
+    with store.connection:
+        store.apply_shape(Shape(1024, TABLE))
+    fill_some(store, chance, 40)
+    with store.connection:
+        store.hidden.begin(TABLE, INDEXES["two columns"])
+    with pytest.raises(apsw.FullError), store.connection:
+        store.hidden.drop(1024)
+        raise apsw.FullError("disk")
+    store.hidden.rest()
+    write(store, "DELETE FROM t1024")
+    with store.connection:
+        store.hidden.drop(1024)
+    store.hidden.rest()
+    assert store.connection.execute("PRAGMA writable_schema").fetchall() == [(0,)]
     assert store.connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -301,6 +301,7 @@ class FillIndexRequest(msgspec.Struct, frozen=True):
     """
 
     index: Index
+    only_look: bool = False  # whether there is anything to be filled: nothing is begun
 
 
 class FillIndexResponse(msgspec.Struct, frozen=True, omit_defaults=True):

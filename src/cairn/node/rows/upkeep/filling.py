@@ -77,6 +77,8 @@ class Filling:
         _check(table, request.index)
         if self._under_way(table) is None and not await self._is_large(table):
             return FillIndexResponse(is_filled=True)
+        if request.only_look:
+            return FillIndexResponse(is_filled=False)
         fill = self._under_way(table) or self._begin(table, request.index)
         if not fill.is_for(request.index):  # that of another question: one at a time
             return FillIndexResponse(is_filled=False, is_busy=True)
@@ -128,8 +130,18 @@ class Filling:
         while self._fills.get(table.id) is fill and self._is_wanted(fill):
             await asyncio.sleep(LOOK_S)
         self._end(fill)
-        if table.id not in self._fills:
-            await self._write(partial(self._data.store.hidden.drop, table.id))
+        await self._drop(table.id)
+
+    async def _drop(self, table_id: int) -> None:
+        """Also where the disk is full for a while, unless it is filled anew meanwhile."""
+        hidden = self._data.store.hidden
+        while table_id not in self._fills:
+            try:
+                await self._write(partial(hidden.drop, table_id))
+                await self._write(hidden.rest)
+                return
+            except CairnError:
+                await asyncio.sleep(LOOK_S)
 
     def _end(self, fill: _Fill) -> None:
         """Who asks from now on begins anew."""

@@ -76,9 +76,15 @@ class FilledFirst:
             await asyncio.sleep(LOOK_S)
 
     async def look(self, table: Table, index: Index, asked: Asked) -> FillIndexResponse:
-        """How far all of them are; asked for the first time, they begin."""
-        request = FillIndexRequest(index)
+        """How far all of them are; asked for the first time, they begin. Where all tables are small
+        nobody has to, and that takes one round trip."""
         rows = self._holders(table)
+        if not asked.heard:
+            request = FillIndexRequest(index, only_look=True)
+            seen = await asyncio.gather(*(self._ask(row, request, asked) for row in rows))
+            if all(each.is_filled for each in seen):
+                return FillIndexResponse(is_filled=True)
+        request = FillIndexRequest(index)
         known = rows[: asked.begun]
         found = [*await asyncio.gather(*(self._ask(row, request, asked) for row in known))]
         for row in rows[len(known) :]:
