@@ -163,6 +163,25 @@ def test_who_only_looks_begins_nothing(rows: Rows) -> None:
 
 
 @pytest.mark.parametrize("index", [BY_N, BY_SIZE], ids=["columns", "an expression"])
+def test_no_index_is_begun_of_a_table_that_was_dropped_before_the_writers_turn(
+    rows: Rows, index: Index
+) -> None:
+    """SQLite reads nothing of a file that has an index of no table."""
+
+    async def scene() -> None:
+        await filling_of(rows).answer(FillIndexRequest(index))
+        rows.shape(None)
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+
+    fill_with(rows, 20)
+    asyncio.run(scene())
+    reader = open_reader(rows.store.path)
+    assert reader.execute("SELECT count(*) FROM local_table").fetchall() == [(0,)]
+    reader.close()
+
+
+@pytest.mark.parametrize("index", [BY_N, BY_SIZE], ids=["columns", "an expression"])
 def test_a_table_that_is_dropped_meanwhile_is_no_mistake(rows: Rows, index: Index) -> None:
     """Wherever it is by then: the schema change is told that there is no such table."""
 

@@ -104,7 +104,7 @@ OF_HIDDEN: tuple[tuple[str, str, str, str, str, str], ...] = (
     (
         *("DDL", "hidden: an index of a table that was dropped is begun", FILLING),
         *("if self._data.store.tables.get(table.id) != table:", "if False:"),
-        ONE + "a_table_that_is_dropped_meanwhile_is_no_mistake",
+        ONE + "no_index_is_begun_of_a_table_that_was_dropped_before_the_writers_turn",
     ),
     (
         *("DDL", "hidden: a table that was dropped is a mistake of ours", FILLING),
