@@ -113,8 +113,21 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         *("lease", "moves: a lease without an index", "node/rows/leases.py"),
-        *("            await self._runner.wait_applied(answer.index, LEASE_S)\n", ""),
+        *(
+            "            await self._runner.wait_applied(answer.index, LEASE_S, but_rows=True)\n",
+            "",
+        ),
         TOLD + "a_lease_counts_only_for_who_has_applied_what_was_committed_when_it_was_granted",
+    ),
+    (
+        *("lease", "moves: a lease whatever is not applied", "node/consensus/unapplied.py"),
+        *("and all(each >= FIRST_USER_TABLE_ID for each in tables)", ""),
+        "tests/sim_cluster/test_long_entries.py",
+    ),
+    (
+        *("lease", "moves: a lease waits for rows of global tables", "node/rows/leases.py"),
+        *("answer.index, LEASE_S, but_rows=True", "answer.index, LEASE_S"),
+        "tests/sim_cluster/test_long_entries.py",
     ),
     (
         *("lease", "moves: the writer does not know the newest fence", STORE),

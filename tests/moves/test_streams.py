@@ -31,7 +31,7 @@ class _Runner:
     def __init__(self, applied: int) -> None:
         self._applied = applied
 
-    async def wait_applied(self, index: int, timeout_s: float) -> None:
+    async def wait_applied(self, index: int, timeout_s: float, *, but_rows: bool) -> None:
         if index > self._applied:
             raise TimedOut("behind")
 

@@ -206,6 +206,47 @@ def decode(data: bytes) -> Envelope:
     return _decoder.decode(data)
 
 
+class _Part(msgspec.Struct, frozen=True):
+    table: int
+
+
+class _Outlined(msgspec.Struct, frozen=True):
+    type: str
+    table: int = 0
+    ops: tuple[_Part, ...] = ()
+
+
+class Outline(msgspec.Struct, frozen=True):
+    """What an entry is about, without its rows: much less work where there are many of them."""
+
+    op: _Outlined
+    request_id: str
+
+    @property
+    def tables(self) -> frozenset[int] | None:
+        """Those whose rows it changes; None: it is a change of the schema."""
+        match self.op.type:
+            case "nop":
+                return frozenset()
+            case "batch":
+                return frozenset(each.table for each in self.op.ops)
+            case "insert" | "replace" | "update" | "delete":
+                return frozenset((self.op.table,))
+            case _:
+                return None
+
+
+_outlines = msgspec.msgpack.Decoder(Outline)
+
+
+def outline(data: bytes) -> Outline:
+    return _outlines.decode(data)
+
+
+#: Changes of one entry that are remembered row by row for the compare-and-swap. Past it the whole
+#: table counts as changed: others may have to look again, and nobody waits while keys are noted.
+ROWS_APART = 1_000
+
 #: The range every schema change touches, so that two of them never pass each other.
 SCHEMA_RANGE = KeyRange(-1)
 
@@ -222,6 +263,8 @@ def touched(op: Op, keys: KeyPositions) -> tuple[KeyRange, ...]:
             return (_place(table, [row[at] for at in positions]),)
         case Update(table=table, key=key) | Delete(table=table, key=key):
             return (_place(table, key),)
+        case Batch(ops=ops) if len(ops) > ROWS_APART:
+            return tuple(map(whole_table, {each.table for each in ops}))
         case Batch(ops=ops):
             return tuple(found for each in ops for found in touched(each, keys))
         case DdlPrepare(ddl=ddl):

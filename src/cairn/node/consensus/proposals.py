@@ -24,7 +24,7 @@ from cairn.model.errors import (
 )
 from cairn.model.log import ops
 from cairn.model.log.applied import Applied
-from cairn.model.log.ranges import KeyRange, Predicate
+from cairn.model.log.ranges import KeyRange, Predicate, whole_table
 from cairn.model.rpc import CasAccepted, CasRequest
 from cairn.model.settings import limits
 from cairn.model.tables.table_checks import check_ops
@@ -159,14 +159,19 @@ class Proposer:
             if entry.type == EntryType.CONF_CHANGE or not entry.data:
                 continue
             try:
-                envelope = ops.decode(entry.data)
+                about = ops.outline(entry.data)  # all of the log is looked at in one turn
+                touched = self._touched(about, entry.data)
             except msgspec.MsgspecError:
                 continue  # it has no effect on anybody
-            touched = ops.touched(envelope.op, self._state.key_positions)
-            key = envelope.request_id.encode()
+            key = about.request_id.encode()
             records.append(cas.LogRecord(entry.index, entry.term, key, touched))
         self._log.rebuild(first - 1, records)
         self._term = runner.term
+
+    def _touched(self, about: ops.Outline, data: bytes) -> tuple[KeyRange, ...]:
+        if about.tables is None:
+            return ops.touched(ops.decode(data).op, self._state.key_positions)
+        return tuple(map(whole_table, about.tables))
 
     # --- from anywhere ------------------------------------------------------------------------
 

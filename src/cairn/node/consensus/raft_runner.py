@@ -20,6 +20,7 @@ from cairn.net.link import Link
 from cairn.net.peers import Peers
 from cairn.node.consensus.last_words import LastWords
 from cairn.node.consensus.snapshots import SnapshotReceiver, SnapshotSender
+from cairn.node.consensus.unapplied import Unapplied
 from cairn.node.runtime import Runtime, spawn, timestamp
 from cairn.raft.core import RaftCore
 from cairn.raft.kinds import OF_LEADERS
@@ -92,7 +93,8 @@ class RaftRunner:
         self._commit_to_save: HardState | None = None
         self._reads: dict[bytes, asyncio.Future[int]] = {}
         self._read_number = 0
-        self._applied_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._waiters: list[tuple[int, bool, asyncio.Future[None]]] = []
+        self._unapplied = Unapplied()
         self.words = LastWords(runtime.boot_clock)
         self.ticks = 0
         self.heard: dict[int, int] = {}  # raft_id → our tick at which it was last heard
@@ -213,11 +215,13 @@ class RaftRunner:
         finally:
             self._reads.pop(token, None)
 
-    async def wait_applied(self, index: int, timeout_s: float) -> None:
-        if self.applied_index >= index:
+    async def wait_applied(self, index: int, timeout_s: float, *, but_rows: bool = False) -> None:
+        """`but_rows`: entries that change rows of users' tables and nothing else may be missing.
+        One of them can take seconds to apply."""
+        if self._has(index, but_rows):
             return
         future: asyncio.Future[None] = self._loop.create_future()
-        self._applied_waiters.append((index, future))
+        self._waiters.append((index, but_rows, future))
         try:
             async with asyncio.timeout(timeout_s):
                 await future
@@ -226,6 +230,9 @@ class RaftRunner:
                 f"entry {index} was not applied within {timeout_s:g} s",
                 detail=f"applied up to {self.applied_index}",
             ) from None
+
+    def _has(self, index: int, but_rows: bool) -> bool:
+        return index <= self.applied_index or (but_rows and self._unapplied.are_rows(index))
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -376,6 +383,7 @@ class RaftRunner:
             meta = ready.snapshot.meta
             self.view.installed(meta)
             self.applied_index, self.applied_term = meta.index, meta.term
+            self._unapplied.forget(self.applied_index)
             self._on_installed(*told)
             self._release_waiters()
         self.view.written(ready.entries)
@@ -396,6 +404,8 @@ class RaftRunner:
             if entry.type == EntryType.CONF_CHANGE:
                 conf = self.core.apply_conf_change(ConfChangeV2.decode(entry.data))
             work.append((entry, conf))
+        self._unapplied.add(entries)
+        self._release_waiters()
         commit = self._commit_to_save
         job = Job(lambda: self._apply_on_disk(work, commit), self._applied, must_sync=False)
         self._disk.submit(job)
@@ -425,6 +435,7 @@ class RaftRunner:
     def _take_applied(self, done: list[Applied]) -> None:
         self.applied_index, self.applied_term = done[-1].index, done[-1].term
         self.core.applied(self.applied_index)
+        self._unapplied.forget(self.applied_index)
         self._campaign_if_alone()
         self._on_applied(done)
         self._release_waiters()
@@ -447,15 +458,14 @@ class RaftRunner:
         )
 
     def _release_waiters(self) -> None:
-        still: list[tuple[int, asyncio.Future[None]]] = []
-        for index, future in self._applied_waiters:
+        waiting, self._waiters = self._waiters, []
+        for index, but_rows, future in waiting:
             if future.done():
                 continue
-            if index <= self.applied_index:
+            if self._has(index, but_rows):
                 future.set_result(None)
             else:
-                still.append((index, future))
-        self._applied_waiters = still
+                self._waiters.append((index, but_rows, future))
 
     def _resolve_read(self, token: bytes, index: int) -> None:
         future = self._reads.pop(token, None)

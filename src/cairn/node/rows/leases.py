@@ -128,7 +128,7 @@ class LeaseHolder:
         else:
             answer = await self._peers.call(leader, "lease", request, LeaseResponse, LEASE_S)
         if answer.granted:
-            await self._runner.wait_applied(answer.index, LEASE_S)
+            await self._runner.wait_applied(answer.index, LEASE_S, but_rows=True)
             self._epoch = replicaset.epoch
             self._until = asked + answer.lease_s * MARGIN
 
@@ -202,7 +202,7 @@ class LeaseGiver:
             raise NotLeader(leader=self._runner.leader_id or None)
         self._note_tenure()
         index = await self._runner.read_index(LEASE_S)
-        await self._runner.wait_applied(index, LEASE_S)
+        await self._runner.wait_applied(index, LEASE_S, but_rows=True)
         instance = self._state.cluster.by_raft_id(request.raft_id)
         expected = State(Grade.ONLINE, request.incarnation)
         if instance is None or instance.target_state != expected:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cairn.model.errors import CardinalityViolation
@@ -21,8 +21,10 @@ from cairn.sql.bind.dml import BoundInsert
 from cairn.sql.ir import Col, Expr, Query, Values
 from cairn.sql.plan.closed import evaluator
 from cairn.sql.plan.global_rows import (
+    Chosen,
     clash_in,
     find_key,
+    places_of,
     reading,
     returned_rows,
     source_ranges,
@@ -79,8 +81,9 @@ class _Inserting:
         self.bound, self.table, self.conflict = bound, bound.table, bound.conflict
         self.read, self.params = read, params
         self.unique = [i for i in catalog.indexes.get(self.table.id, ()) if i.unique]
-        self.chosen: dict[Row, Row] = {}  # rows as they will be, by primary key
-        self.owners: dict[tuple[str, Row], Row] = {}  # their keys, by index and its values
+        self.asked = tuple(map(self.table.position, bound.conflict.columns or ()))
+        unique = (places_of(self.table, index) for index in self.unique)
+        self.chosen = Chosen(self.table, {*unique, self.asked} - {()})
         self.ops: list[Dml] = []
         self.told: list[Row] = []  # of RETURNING
 
@@ -112,52 +115,36 @@ class _Inserting:
                 self.ops.append(make(self.table.id, row))
                 self._done(key, row)
                 return
-            where = clash[1]
-            if action != "nothing" or self.conflict.columns not in (None, where):
-                raise unique_violation(self.table, clash[1], row, clash[0])
+            if action != "nothing" or self.conflict.columns not in (None, tuple(clash.columns)):
+                raise unique_violation(self.table, clash.columns, row, clash.name)
         elif action != "nothing" or self.conflict.columns not in (None, where):
             raise unique_violation(self.table, self.table.primary_key, row)
 
     def _done(self, key: Row, row: Row) -> None:
-        before = self.chosen.get(key)
-        for index in self.unique:
-            if before is not None:
-                self.owners.pop((index.name, self._under(index, before)), None)
-            self.owners[index.name, self._under(index, row)] = key
-        self.chosen[key] = row
+        self.chosen.put(key, row)
         self.told.append(row)
 
     def _taken(self, row: Row, key: Row) -> tuple[str, ...] | None:
         """The primary key when a row has it already."""
         table = self.table
-        if key in self.chosen or find_key(table, table.key_positions, key, self.read) is not None:
+        if (
+            key in self.chosen.rows
+            or find_key(table, table.key_positions, key, self.read) is not None
+        ):
             return table.primary_key
         return None
 
-    def _clash(self, row: Row, key: Row) -> tuple[str, tuple[str, ...]] | None:
-        name = clash_in(self.table, self.unique, row, key, [], self.read)
-        for index in self.unique if name is None else ():
-            values = self._under(index, row)
-            if None not in values and self.owners.get((index.name, values), key) != key:
-                name = index.name
-        if name is None:
-            return None
-        return name, next(tuple(i.columns) for i in self.unique if i.name == name)
-
-    def _under(self, index: Index, row: Row) -> Row:
-        return compared_values(self.table, map(self.table.position, index.columns), row)
+    def _clash(self, row: Row, key: Row) -> Index | None:
+        return clash_in(self.table, self.unique, row, key, self.chosen, self.read)
 
     def _updates(self, row: Row) -> bool:
         """DO UPDATE: whether a row was there, and then changed unless WHERE said no."""
-        places = [self.table.position(name) for name in self.conflict.columns or ()]
-        mine = compared_values(self.table, places, row)
-        if None not in mine and any(
-            compared_values(self.table, places, other) == mine for other in self.chosen.values()
-        ):
+        mine = compared_values(self.table, self.asked, row)
+        if None not in mine and self.chosen.key_of(self.asked, mine) is not None:
             raise CardinalityViolation(
                 "ON CONFLICT DO UPDATE command cannot affect row a second time"
             )
-        sql, more = _update_query(self.table, self.conflict, places)
+        sql, more = _update_query(self.table, self.conflict, self.asked)
         found = self.read(sql, (*row, *more(self.params)))
         if not found:
             return False
@@ -168,7 +155,7 @@ class _Inserting:
         key = self._key(values)
         clash = self._clash(values, key)
         if clash is not None:
-            raise unique_violation(self.table, clash[1], values, clash[0])
+            raise unique_violation(self.table, clash.columns, values, clash.name)
         sets = tuple((at, values[at]) for at, _ in self.conflict.sets)
         self.ops.append(Update(self.table.id, key, sets))
         self._done(key, values)
@@ -176,7 +163,7 @@ class _Inserting:
 
 
 def _update_query(
-    table: Table, conflict: Conflict, places: list[int]
+    table: Table, conflict: Conflict, places: Iterable[int]
 ) -> tuple[str, Callable[[Params], tuple[Any, ...]]]:
     """The row that is there as it would become; the one to be inserted is bound from ?1 on."""
     slots = Slots(len(table.columns))

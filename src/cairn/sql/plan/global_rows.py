@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cairn.model.errors import CasRetry, UniqueViolation
@@ -77,22 +77,49 @@ def find_key(table: Table, places: tuple[int, ...], values: Row, read: ReadLocal
     return found[0] if found else None
 
 
+class Chosen:
+    """Rows as one statement makes them, found by their key and by what has to be unique.
+
+    `places` are those of the columns that are asked for. There may be very many rows: nobody looks
+    at all of them for each one.
+    """
+
+    def __init__(self, table: Table, places: Iterable[tuple[int, ...]]) -> None:
+        self._table, self._places = table, set(places)
+        self._keys: dict[tuple[tuple[int, ...], Row], Row] = {}
+        self.rows: dict[Row, Row] = {}  # by primary key
+
+    def put(self, key: Row, row: Row) -> None:
+        before = self.rows.get(key)
+        for places in self._places:
+            if before is not None:
+                self._keys.pop((places, compared_values(self._table, places, before)), None)
+            self._keys[places, compared_values(self._table, places, row)] = key
+        self.rows[key] = row
+
+    def key_of(self, places: tuple[int, ...], values: Row) -> Row | None:
+        """Of the row that has these values, if none of them is NULL."""
+        return self._keys.get((places, values))
+
+
+def places_of(table: Table, index: Index) -> tuple[int, ...]:
+    return tuple(map(table.position, index.columns))
+
+
 def clash_in(
-    table: Table, unique: list[Index], row: Row, key: Row, others: list[Row], read: ReadLocal
-) -> str | None:
+    table: Table, unique: list[Index], row: Row, key: Row, chosen: Chosen, read: ReadLocal
+) -> Index | None:
     """The unique index in which another row already has these values; NULLs never clash."""
     for index in unique:
-        places = tuple(table.position(name) for name in index.columns)
+        places = places_of(table, index)
         values = compared_values(table, places, row)
         if None in values:
             continue
         found = find_key(table, places, values, read)
         if found is not None and tuple(found) != key:
-            return index.name
-        for other in others:
-            same_key = tuple(other[at] for at in table.key_positions) == key
-            if not same_key and compared_values(table, places, other) == values:
-                return index.name
+            return index
+        if chosen.key_of(places, values) not in (None, key):
+            return index
     return None
 
 
@@ -124,23 +151,22 @@ def plan_global_change(bound: BoundChange, catalog: Catalog, numbers: Numbers) -
         if key is None or touched:
             ranges.append(whole_table(table.id))
         ops: list[Dml] = []
-        done: dict[Row, Row] = {}
+        done = Chosen(table, (places_of(table, index) for index in touched))
         for row in rows:
             old, values = tuple(row[:size]), tuple(row[size:width])
-            if old in done:
+            if old in done.rows:
                 continue
             if bound.sets is None:
                 ops.append(Delete(table.id, old))
             else:
                 check_not_null(table, values)
-                clash = clash_in(table, touched, values, old, list(done.values()), read)
+                clash = clash_in(table, touched, values, old, done, read)
                 if clash is not None:
-                    named = next(each.columns for each in touched if each.name == clash)
-                    raise unique_violation(table, named, values, clash)
+                    raise unique_violation(table, clash.columns, values, clash.name)
                 ops.append(Update(table.id, old, tuple((at, values[at]) for at in changed)))
-            done[old] = values
-        returned = returned_rows(bound.returning, list(done.values()), read, params)
-        return GlobalChange(tuple(ops), tuple(dict.fromkeys(ranges)), len(done), returned)
+            done.put(old, values)
+        returned = returned_rows(bound.returning, list(done.rows.values()), read, params)
+        return GlobalChange(tuple(ops), tuple(dict.fromkeys(ranges)), len(done.rows), returned)
 
     places = (*table.key_positions, *seen)
     where = " AND ".join(f"{physical_column(at)} IS ?{n}" for n, at in enumerate(places, 1))
