@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +12,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cairn.cli.demo.start import _ended
 from cairn.cli.demo.stop import end_all, running
 from cairn.testing.cluster import _free_ports as base_of  # a demo needs more than one
+from tests.cluster.harness import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -87,3 +91,40 @@ def test_an_instance_is_known_by_the_lock_it_holds(tmp_path: Path) -> None:
             process.kill()
             process.communicate()
         assert running(tmp_path) == {}
+
+
+@pytest.mark.slow
+def test_instances_of_a_demo_may_be_killed_and_started_in_turn(tmp_path: Path) -> None:
+    """It ended, and ended those that were there again, when each had been killed once."""
+    files, said = tmp_path / "files", tmp_path / "said"
+    command = [sys.executable, "-m", "cairn.cli.main", "demo", "--dir", str(files)]
+    command += ["--instances", "2", "--replication-factor", "1", "--base-port", str(base_of(2))]
+    again: list[subprocess.Popen[bytes]] = []
+    with said.open("wb") as out:
+        shown = subprocess.Popen(command, stdout=out, stderr=out)
+    try:
+        eventually(lambda: "Ctrl-C" in said.read_text(), "the demo", 60)
+        for name in ("i1", "i2"):
+            for pid in (files / name / "cairn.pid").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+            eventually(lambda n=name: f"{n} has ended" in said.read_text(), "the word", 30)  # type: ignore[misc]
+            if name == "i1":
+                words = shlex.split(said.read_text().splitlines()[-1])
+                again.append(subprocess.Popen(words, stderr=subprocess.DEVNULL))
+                eventually(lambda: "i1" in running(files), "i1 again", 30)
+        assert shown.poll() is None
+        shown.send_signal(signal.SIGINT)
+        shown.wait(60)
+        told = said.read_text()
+        assert ("all instances have ended" in told, "stopping" in told) == (False, True)
+        assert running(files) == {}
+    finally:
+        shown.kill()
+        end_all(files)
+        for process in again:
+            process.wait(30)
+
+
+def test_who_was_expelled_is_not_asked_to_be_started_again() -> None:
+    assert _ended("i1", 5, "cairn run") == "i1 was expelled: it has ended for good"
+    assert _ended("i1", -9, "cairn run") == "i1 has ended; to start it again:\n  cairn run"

@@ -73,6 +73,17 @@ def test_what_is_no_directory_of_an_instance_is_said(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_directory_with_those_of_instances_in_it_stands_for_them(tmp_path: Path) -> None:
+    """`cairn doctor DIR` of a demo; one that lost its raft.db is still told of."""
+    for name in ("i1", "i2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "raft.db").touch()
+    alone = [*wrong(tmp_path / "i1"), *wrong(tmp_path / "i2")]
+    assert wrong(tmp_path) == alone != []
+    (tmp_path / "data.db").touch()
+    assert wrong(tmp_path) == [(BAD, "no instance has lived here: raft.db is missing")]
+
+
 def made(tmp_path: Path, days: int) -> bytes:
     pem = tmp_path / f"{days}.crt"
     subprocess.run(

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 from pathlib import Path
 
+import apsw
 import pytest
 
 from cairn.model.errors import ConfigProblem, PeerRefused, WrongCluster
+from cairn.node.boot import child
 from cairn.node.boot.config import InstanceConfig
 from cairn.node.boot.steps import Boot
 from cairn.node.runtime import RealRuntime
+from tests.cluster.harness import free_ports
 
 
 def founded(directory: Path, config: InstanceConfig) -> None:
@@ -56,3 +61,36 @@ def test_whoever_is_refused_for_good_by_all_is_told_so_and_ends(tmp_path: Path) 
         boot._check_hope(config.peers)
     boot._refused("b:3", PeerRefused("instance i1 was declared Offline"))
     boot._check_hope(config.peers)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [OSError(errno.ENOSPC, "No space left on device"), apsw.FullError("database or disk is full")],
+    ids=["file", "database"],
+)
+def test_a_start_on_a_full_disk_ends_with_a_sentence(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    problem: Exception,
+) -> None:
+    async def full(*_: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(Boot, "start", full)
+    [port] = free_ports(1)
+    config = InstanceConfig(instance_dir=tmp_path, pg_listen=f"127.0.0.1:{port}")
+    life, other_end = os.pipe()
+    try:
+        code = asyncio.run(child._live(config, print, life, lambda _: None, lambda *_: full()))
+    finally:
+        os.close(life)
+        os.close(other_end)
+    told = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert (code, told) == (
+        1,
+        [
+            f"--instance-dir {tmp_path}: no space left for the database "
+            f"({getattr(problem, 'strerror', problem)}): free space and restart"
+        ],
+    )

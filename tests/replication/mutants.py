@@ -30,6 +30,7 @@ MESH = "node/rows/mesh.py"
 RELAYING = "node/rows/relay.py"
 ACKS = "node/rows/acknowledgements.py"
 LEASES = "node/rows/leases.py"
+WRITING = "node/statements/asker/writing.py"
 GLOBAL_WRITES = "node/statements/global_tables/global_writes.py"
 DATA_PLANE = "node/rows/data_plane.py"
 GUARD = "node/statements/owner/guard.py"
@@ -46,6 +47,7 @@ SETTLING = "server/calls/settling.py"
 STREAMS = "server/calls/row_changes.py"
 
 UNIT = "tests/replication/test_"
+RUNS = "tests/server/test_runs.py::test_"
 SIM = "tests/sim_cluster/test_data_rules.py::test_"
 ANSWERS = "tests/sim_cluster/test_sync_answers.py::test_"
 EPOCHS = "tests/sim_cluster/test_epochs.py::test_"
@@ -394,6 +396,19 @@ MUTANTS = tuple(
             *("9", "a lease never ends", LEASES),
             *("self._runtime.boot_clock() < self._until", "self._until > 0"),
             ANSWERS + "a_reader_at_a_master_that_was_cut_off_is_told_nothing_that_is_over",
+        ),
+        (
+            *("runs", "executions that change nothing count as one row", WRITING),
+            *("plan.sql, found, must_change=True)", "plan.sql, found)"),
+            RUNS + "they_end_as_if_each_had_been_run_by_itself",
+        ),
+        (
+            *("runs", "a run that is refused is told as done", WRITING),
+            *(
+                "        except CairnError:\n            return False\n        return True",
+                "        except CairnError:\n            pass\n        return True",
+            ),
+            RUNS + "the_first_that_is_wrong_is_told_and_those_behind_it_are_not_executed",
         ),
         (
             *("9", "a lease outlives its epoch", LEASES),

@@ -136,3 +136,23 @@ def test_unique_of_a_new_table_is_an_index(sql: Connection) -> None:
     sql.execute("ALTER TABLE u DROP CONSTRAINT u_k_key")
     sql.execute("INSERT INTO u VALUES (2, 1)")
     sql.execute("DROP TABLE u")
+
+
+def test_the_last_column_stays(sql: Connection) -> None:
+    """A table without columns could not be read: an internal error."""
+    sql.execute("DROP TABLE IF EXISTS bare")
+    sql.execute("CREATE TABLE bare (n INT, m INT) DISTRIBUTED BY ()")
+    sql.execute("INSERT INTO bare VALUES (1, 2)")
+    sql.execute("ALTER TABLE bare DROP COLUMN n")
+    assert refusal(sql, "ALTER TABLE bare DROP COLUMN m").sqlstate == "0A000"
+    assert rows(sql, "SELECT * FROM bare") == [(2,)]
+    sql.execute("DROP TABLE bare")
+
+
+def test_a_key_that_was_added_keeps_its_columns_from_null(sql: Connection) -> None:
+    sql.execute("DROP TABLE IF EXISTS bare")
+    sql.execute("CREATE TABLE bare (n INT NOT NULL, m INT NOT NULL)")
+    sql.execute("ALTER TABLE bare ADD PRIMARY KEY (n)")
+    assert refusal(sql, "ALTER TABLE bare ALTER COLUMN n DROP NOT NULL").sqlstate == "42P16"
+    sql.execute("ALTER TABLE bare ALTER COLUMN m DROP NOT NULL")
+    sql.execute("DROP TABLE bare")

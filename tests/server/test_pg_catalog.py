@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 
 import psycopg
@@ -142,17 +143,53 @@ def test_identity_columns_have_sequences_as_in_postgresql(cluster: Cluster) -> N
         ("regexp_replace(relname, '[aeiou]', '', 'g')", "_pc_sr"),
         ("quote_literal(relname || '''')", "'_pico_user'''"),
         ("left(relname, NULL)", None),
+        ("strpos(relname, 'user') = 7", True),
+        ("strpos(oid::text, 'x') = 0", True),
+        ("repeat(left(relname, 2), 2)", "_p_p"),
+        ("md5(relname)", hashlib.md5(b"_pico_user").hexdigest()),
+        ("btrim('  ' || relname || ' ')", "_pico_user"),
+        ("btrim(relname, '_r')", "pico_use"),
+        ("ascii(relname) = 95", True),
+        ("greatest(NULL, length(relname), 3) = 10", True),
+        ("least(NULL, length(relname), 3) = 3", True),
     ],
 )
 def test_texts_of_the_catalogues_are_cut_as_others_are(
-    cluster: Cluster, asked: str, expected: str | None
+    cluster: Cluster, asked: str, expected: str | bool | None
 ) -> None:
     """`left(query, 60)` of pg_stat_activity is what most people ask."""
     text = f"SELECT {asked} FROM pg_class WHERE relname = '_pico_user'"
     assert cluster["i1"].sql(text) == [(expected,)]
 
 
-@pytest.mark.parametrize("asked", ["left(oid, 2)", "left(relname, 'x')", "split_part(1, 2, 3)"])
+@pytest.mark.parametrize(
+    "asked", ["left(oid, 2)", "left(relname, 'x')", "split_part(1, 2, 3)", "repeat(1, 2)"]
+)
 def test_wrong_arguments_are_the_statement_s_fault(cluster: Cluster, asked: str) -> None:
     with pytest.raises(psycopg.errors.UndefinedFunction):
         cluster["i1"].sql(f"SELECT {asked} FROM pg_class")
+
+
+def test_format_is_that_of_postgresql_also_in_pg_catalog(cluster: Cluster) -> None:
+    """It was SQLite's: `%I` told nothing, and the statements that tools make of it had no names."""
+    with cluster["i1"].connect() as connection:
+        connection.execute('CREATE TABLE "Odd" (id INT PRIMARY KEY)')
+        asked = connection.execute(
+            "SELECT format('DROP TABLE %I -- %L, %s', relname, relname, oid > 0) "
+            "FROM pg_class WHERE relname = 'Odd'"
+        )
+        assert asked.fetchone() in [
+            ("DROP TABLE \"Odd\" -- 'Odd', t",),
+            ("DROP TABLE \"Odd\" -- 'Odd', 1",),
+        ]
+        connection.execute('DROP TABLE "Odd"')
+
+
+def test_names_without_quotes_are_folded(cluster: Cluster) -> None:
+    with cluster["i1"].connect() as connection:
+        connection.execute("CREATE TABLE folded (id SERIAL PRIMARY KEY)")
+        asked = "SELECT pg_get_serial_sequence('{}', 'id'), to_regclass('{}') IS NULL"
+        for name, found in (("Folded", True), ('"Folded"', False), ("public.FOLDED", True)):
+            told = connection.execute(asked.format(name, name).encode()).fetchone()
+            assert told == (("public.folded_id_seq", False) if found else (None, True)), name
+        connection.execute("DROP TABLE folded")

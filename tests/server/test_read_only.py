@@ -103,3 +103,38 @@ def test_what_was_read_only_may_write_again(dsn: str) -> None:
         sql.execute("DELETE FROM read_kept")
         with pytest.raises(psycopg.errors.InvalidParameterValue):
             sql.execute("SET default_transaction_read_only = perhaps")
+
+
+def test_a_block_that_has_read_stays_read_only(cluster: Cluster) -> None:
+    """As in PostgreSQL: consoles run what people write inside of BEGIN READ ONLY."""
+    with cluster["i1"].connect() as sql:
+        for text in ("SET TRANSACTION READ WRITE", "SET transaction_read_only = off"):
+            sql.execute("BEGIN READ ONLY")
+            sql.execute("SELECT 1")
+            with pytest.raises(psycopg.errors.ActiveSqlTransaction):
+                sql.execute(text)
+            sql.execute("ROLLBACK")
+        sql.execute("BEGIN READ ONLY")
+        sql.execute("SAVEPOINT one")
+        with pytest.raises(psycopg.errors.ActiveSqlTransaction):
+            sql.execute("SET TRANSACTION READ WRITE")
+        sql.execute("ROLLBACK")
+        sql.execute("BEGIN READ ONLY")
+        sql.execute("SET TRANSACTION READ WRITE")
+        assert sql.execute("SHOW transaction_read_only").fetchone() == ("off",)
+        sql.execute("SAVEPOINT one")
+        sql.execute("SET TRANSACTION READ ONLY")
+        assert sql.execute("SHOW transaction_read_only").fetchone() == ("on",)
+        sql.execute("ROLLBACK TO one")
+        assert sql.execute("SHOW transaction_read_only").fetchone() == ("off",)
+        sql.execute("ROLLBACK")
+
+
+def test_isolation_is_chosen_before_the_first_query(cluster: Cluster) -> None:
+    with cluster["i1"].connect() as sql:
+        sql.execute("BEGIN")
+        sql.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")
+        sql.execute("SELECT 1")
+        with pytest.raises(psycopg.errors.ActiveSqlTransaction, match="before any query"):
+            sql.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        sql.execute("ROLLBACK")

@@ -168,6 +168,67 @@ def test_what_a_session_cannot_have_of_its_own_is_not_taken_as_if_it_could(
         assert sql.execute(f"SHOW {name}").fetchone() == before
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("DateStyle", "'ISO, DMY'", "ISO, MDY"),
+        ("DateStyle", "German", "ISO, MDY"),
+        ("IntervalStyle", "iso_8601", "postgres"),
+        ("bytea_output", "'escape'", "hex"),
+        ("extra_float_digits", "0", "0"),
+        ("search_path", "tenant_7", "tenant_7"),
+    ],
+)
+def test_who_sets_what_has_one_value_is_told_and_sees_what_stays(
+    port: int, name: str, value: str, kept: str
+) -> None:
+    """`SET DateStyle = DMY` was taken in silence, and 01/02/2003 was another day then."""
+    with connect(port) as sql:
+        said: list[str] = []
+        sql.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+        sql.execute(f"SET {name} = {value}")
+        assert len(said) == 1 and (kept in said[0] or "no effect" in said[0])
+        assert sql.execute(f"SHOW {name}").fetchone() == (kept,)
+
+
+def test_who_sets_what_is_so_anyway_is_told_nothing(port: int) -> None:
+    with connect(port) as sql:
+        said: list[Any] = []
+        sql.add_notice_handler(said.append)
+        for text in (
+            "SET DateStyle = ISO",
+            "SET datestyle TO 'ISO, MDY'",
+            "SET datestyle TO 'ISO', 'US'",
+            "SET IntervalStyle = 'postgres'",
+            "SET bytea_output = hex",
+            "SET extra_float_digits = 3",
+            "SET standard_conforming_strings = on",
+            'SET search_path = "$user", public',
+            "SET search_path = public, pg_catalog",
+            "SET search_path = ''",
+        ):
+            sql.execute(text)
+        assert said == []
+        assert sql.execute("SHOW DateStyle").fetchone() == ("ISO, MDY",)
+
+
+@pytest.mark.parametrize(
+    ("text", "sqlstate"),
+    [
+        ("SET DateStyle = 'ISO, DYM'", "22023"),
+        ("SET IntervalStyle = 'mine'", "22023"),
+        ("SET bytea_output = 'base64'", "22023"),
+        ("SET standard_conforming_strings = off", "0A000"),
+    ],
+)
+def test_what_would_change_the_meaning_of_texts_is_refused(
+    port: int, text: str, sqlstate: str
+) -> None:
+    with connect(port) as sql, pytest.raises(psycopg.Error) as problem:
+        sql.execute(text)
+    assert problem.value.sqlstate == sqlstate
+
+
 def test_several_tables_are_emptied_and_dropped_and_upkeep_says_that_there_is_none(
     port: int,
 ) -> None:
@@ -267,3 +328,30 @@ def test_nobody_is_told_that_they_are_somebody_else(port: int, name: str) -> Non
         sql.execute(f"SELECT set_config('{name}', '', false)")
     with pytest.raises(psycopg.OperationalError, match="cannot be set"):
         connect(port, options=f"-c {name}=nobody")
+
+
+def test_set_local_ends_with_its_transaction(port: int) -> None:
+    """It stayed: the tenant of one transaction was that of the next one of a pooled connection."""
+    with connect(port) as sql:
+        said: list[str] = []
+        sql.add_notice_handler(lambda notice: said.append(str(notice.message_primary)))
+        sql.execute("SET LOCAL mine.tenant = '5'")
+        assert len(said) == 1 and "transaction blocks" in said[0]
+        with sql.transaction():
+            sql.execute("SET LOCAL statement_timeout = '7s'")
+            assert sql.execute("SELECT set_config('mine.tenant', '5', true)").fetchone() == ("5",)
+            assert sql.execute("SHOW statement_timeout").fetchone() == ("7s",)
+            assert sql.execute("SHOW mine.tenant").fetchone() == ("5",)
+        assert sql.execute("SHOW statement_timeout").fetchone() == ("0",)
+        asked = "SELECT current_setting('mine.tenant', true)"
+        assert sql.execute(asked).fetchone() in [(None,), ("",)]
+
+
+def test_reset_time_zone_and_set_to_default_are_resets(port: int) -> None:
+    with connect(port) as sql:
+        sql.execute("SET application_name = 'mine'")
+        sql.execute("SET application_name TO DEFAULT")
+        assert sql.execute("SHOW application_name").fetchone() == ("",)
+        sql.execute("SET TIME ZONE 'Europe/Berlin'")
+        sql.execute("RESET TIME ZONE")
+        assert sql.execute("SHOW TimeZone").fetchone() == ("UTC",)

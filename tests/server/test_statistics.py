@@ -205,6 +205,27 @@ def test_a_slow_statement_is_noted_with_its_plan(cluster: Cluster, table: str) -
         node.sql("ALTER SYSTEM RESET slow_statement_ms")
 
 
+def test_slow_statements_of_each_instance_are_told_by_every_other_one(
+    cluster: Cluster, table: str
+) -> None:
+    """One whose hops were told as true or false hid all slow ones of its instance from others."""
+    node = cluster["i1"]
+    node.sql("ALTER SYSTEM SET slow_statement_ms = 1")
+    try:
+        for key in range(20):  # plain writes and points, here and there
+            node.sql(f"INSERT INTO counted VALUES ({key}, repeat('x', 300000))")
+            node.sql(f"SELECT length(repeat(word, 20)) FROM counted WHERE id = {key}")
+        mine = "SELECT took_ms, hops, query FROM _cairn_slow_statements WHERE instance = 'i1'"
+
+        def same() -> bool:
+            told = node.sql(mine)
+            return len(told) > 5 and cluster["i2"].sql(mine)[: len(told)] == told
+
+        eventually(same, "the same at both")
+    finally:
+        node.sql("ALTER SYSTEM RESET slow_statement_ms")
+
+
 def test_a_slow_statement_of_any_kind_is_noted(cluster: Cluster) -> None:
     node = cluster["i1"]
     node.sql("ALTER SYSTEM SET slow_statement_ms = 1")

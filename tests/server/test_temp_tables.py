@@ -435,3 +435,16 @@ def test_beside_a_temporary_table_rights_are_those_of_always(
             assert refused(guest, f"INSERT INTO public.{name} VALUES (9, 'z')") == "42501"
     finally:
         one.execute("DROP USER tt_guest")
+
+
+def test_a_foreign_key_is_refused_also_when_it_is_added_later(one: Connection) -> None:
+    """ALTER TABLE took it, and nobody looked whether the rows were there."""
+    one.execute("CREATE TEMP TABLE mother (id INT PRIMARY KEY)")
+    one.execute("CREATE TEMP TABLE child (id INT PRIMARY KEY, mother_id INT)")
+    for action in (
+        "ADD FOREIGN KEY (mother_id) REFERENCES mother",
+        "ADD CONSTRAINT of_one FOREIGN KEY (mother_id) REFERENCES mother (id)",
+        "ADD COLUMN other INT REFERENCES mother",
+    ):
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="temporary tables"):
+            one.execute(f"ALTER TABLE child {action}".encode())

@@ -12,7 +12,8 @@ from cairn.cli.data import pipeline
 from cairn.client.sync_pool import SyncPool
 from cairn.model.errors import InvalidParameter
 from cairn.spark import cluster
-from cairn.spark.files.loading import blame, file_format
+from cairn.spark.files.loading import file_format
+from cairn.spark.files.rejects import blame
 
 
 def test_a_csv_with_bad_lines_is_loaded_and_they_are_put_aside(
@@ -49,6 +50,7 @@ def test_a_record_is_blamed_on_the_column_that_does_not_fit() -> None:
         blame('1,"2024-01-01 10:00:00",maybe', "csv", fields),
         blame("1,yesterday,true", "csv", fields),
         blame("1,2024-01-01", "csv", fields),
+        blame('"","2024-01-01",', "csv", fields),
         blame('{"id": 1.5}', "json", fields),
         blame('{"id": 1', "json", fields)[1][:14],
         blame("[1]", "json", fields),
@@ -57,6 +59,7 @@ def test_a_record_is_blamed_on_the_column_that_does_not_fit() -> None:
         ("b", '"maybe" is not of type boolean'),
         ("w", '"yesterday" is not of type timestamp'),
         (None, "it has 2 fields, the header has 3"),
+        ("id", '"" is not of type bigint'),
         ("id", "1.5 is not of type bigint"),
         "it is not JSON",
         (None, "it is not a JSON object"),

@@ -87,6 +87,26 @@ def test_a_tiny_table_has_no_skew() -> None:
     assert "the mean" not in text
 
 
+def test_rows_that_were_changed_as_often_as_others_are_not_shown_as_hot() -> None:
+    def told(seen: int, *keys: tuple[str, int]) -> str:
+        return page(
+            findings(
+                intervals=[state("u", "Online", 0, None)],
+                skew={"t": [(1, 1, 30)]},
+                table_tiers={"t": "default"},
+                bucket_counts={"default": 3000},
+                changed_keys={"t": (seen, [*keys])},
+            )
+        )
+
+    assert "1 row, 30 B" in told(1)
+    assert "One change." in told(1)
+    even = told(1100, ("20", 2), ("30", 2), ("25", 2))
+    assert "none was changed more than 2 times" in even
+    assert "Most changed rows" not in even
+    assert "Most changed rows" in told(1100, ("20", 9), ("30", 2))
+
+
 def test_a_replicaset_that_was_expelled_has_no_master_any_more() -> None:
     def ended(last_state: str) -> float:
         states = [state("u", "Online", 0, 86_400), state("u", last_state, 86_400, None)]

@@ -297,3 +297,32 @@ def problem_of(cluster: Cluster, text: str) -> str:
     with pytest.raises(CairnError) as error:
         cluster.run(text)
     return error.value.sqlstate
+
+
+def test_what_dumps_write_about_pages_is_taken_with_a_notice() -> None:
+    cluster = Cluster()
+    made = "CREATE TABLE leaf (id INT PRIMARY KEY, n INT)"
+    options = "(fillfactor = 70, autovacuum_enabled = false, toast.autovacuum_enabled = off)"
+    cluster.run(f"{made} WITH {options}")
+    told = {
+        text: prepare(text, cluster.catalog, user_id=1).plan.notices
+        for text in (
+            "ALTER TABLE leaf SET (fillfactor = 80, parallel_workers = 2)",
+            "ALTER TABLE leaf RESET (fillfactor)",
+            "ALTER TABLE ONLY leaf ALTER COLUMN n SET STORAGE PLAIN",
+            "ALTER TABLE leaf ALTER n SET STATISTICS -1",
+            "ALTER TABLE leaf REPLICA IDENTITY FULL",
+            "ALTER TABLE leaf CLUSTER ON leaf_pkey",
+            "CREATE INDEX ON leaf USING hash (n) WITH (fillfactor = 50)",
+        )
+    }
+    assert [len(notices) for notices in told.values()] == [2, 1, 1, 1, 1, 1, 2], told
+    for text, sqlstate in (
+        ("ALTER TABLE leaf ALTER COLUMN nothing SET STORAGE PLAIN", "42703"),
+        ("ALTER TABLE leaf SET (oids)", "42P16"),
+        ("ALTER TABLE leaf SET UNLOGGED", "0A000"),
+        ("ALTER TABLE leaf ENABLE ROW LEVEL SECURITY", "0A000"),
+    ):
+        with pytest.raises(CairnError) as problem:
+            cluster.run(text)
+        assert problem.value.sqlstate == sqlstate, text

@@ -176,6 +176,42 @@ def test_it_fits_a_phone_and_works_by_keyboard(opened: Open, watched: Watched, s
 
 
 @pytest.mark.slow
+def test_wide_tables_scroll_by_themselves_and_show_their_buttons(
+    opened: Open, watched: Watched
+) -> None:
+    name = "t" + "_of_a_long_name" * 4
+    watched["i1"].sql(f"CREATE TABLE {name} (id INT PRIMARY KEY) DISTRIBUTED BY (id)")
+    for width in (360, 1200):
+        page = opened(url(watched, part="tables"), viewport={"width": width, "height": 740})
+        try:
+            page.log_in(PASSWORD)
+            page.wait(name, "td")
+            assert page.page.evaluate("document.documentElement.scrollWidth") == width
+            button = page.page.locator("tr", has_text=name).locator("button").first.bounding_box()
+            if width == 1200:
+                assert button is not None and button["x"] + button["width"] <= width - 15
+        finally:
+            page.page.close()
+    watched["i1"].sql(f"DROP TABLE {name}")
+
+
+@pytest.mark.slow
+def test_of_many_statements_each_can_be_found(page: Page, watched: Watched) -> None:
+    """The table has the 200 that took the most time; `Find` asks for others."""
+    with watched["i1"].connect() as session:
+        session.execute("SELECT 1 AS needle_in_the_hay")
+        for turn in range(20):
+            for number in range(250):
+                session.execute(f"SELECT {turn} AS hay_{number}")
+    page.page.click("nav a[href='#/statements']")
+    page.log_in(PASSWORD)
+    page.wait("the 200 that took the most time", "caption")
+    page.page.fill("#find-statements", "NEEDLE_in")
+    page.wait("needle_in_the_hay", "td")
+    page.wait("1 of 1", "caption")
+
+
+@pytest.mark.slow
 def test_every_control_and_picture_has_a_name(page: Page) -> None:
     """What a screen reader needs: names, one main heading, a language, a table's caption."""
     unnamed = """() => [...document.querySelectorAll(

@@ -50,6 +50,8 @@ def test_without_a_quorum_a_probe_says_whom_to_start(
     cluster = new_cluster("--init-replication-factor", "1")
     cluster.start("i1").add("i2").start("--http-listen", f"127.0.0.1:{port}")
     eventually(lambda: get(port, "/api/v1/health/ready")[0] == 200, "ready")
+    rows = cluster["i1"].status
+    eventually(lambda: [row["voter"] for row in rows()["instances"]] == [True] * 2, "two votes")
     cluster["i1"].kill()
     told = (
         "there is no Raft leader: i1 cannot be reached "

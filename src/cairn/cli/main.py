@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 
@@ -15,6 +16,9 @@ def main() -> None:
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, stop_at_once)
+    for stream in (sys.stdout, sys.stderr):  # a terminal that has no "·" shows a "?" for it
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     from cairn.cli.app import app
 
     app(prog_name="cairn")

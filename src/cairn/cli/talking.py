@@ -29,7 +29,6 @@ from cairn.pgwire.client.requests import ssl_request
 DEFAULT_DSN = "postgresql://admin@127.0.0.1:4327/cairn"
 SCHEMES = ("postgresql", "postgres", "cairn")
 CONNECT_S = 5.0
-NEVER_WRAP = 100_000  # columns, where nobody looks: a pipe or a file
 #: Not Online yet, or going: another instance may answer.
 _ASK_ANOTHER = ("57P01", "57P03")
 NO_PASSWORD = "no password was given: PGPASSWORD, --password-file or in the DSN"
@@ -79,15 +78,15 @@ class Target:
         return other
 
 
-def password_of(in_dsn: str, password_file: str | None) -> str:
+def password_of(in_dsn: str, password_file: str | None, flag: str = "--password-file") -> str:
     """The file beats the DSN, which beats PGPASSWORD; a person at a terminal is asked."""
     if password_file:
         try:
             return Path(password_file).read_text().strip()
         except OSError as problem:
-            raise TalkProblem(f"--password-file {password_file}: {problem.strerror}", 2) from None
+            raise TalkProblem(f"{flag} {password_file}: {problem.strerror}", 2) from None
         except UnicodeDecodeError:
-            raise TalkProblem(f"--password-file {password_file}: it is not text", 2) from None
+            raise TalkProblem(f"{flag} {password_file}: it is not text", 2) from None
     given = in_dsn or os.environ.get("PGPASSWORD", "")
     if not given and sys.stdin.isatty() and sys.stderr.isatty():
         return getpass("password: ")

@@ -376,7 +376,12 @@ class AuthenticationFailed(CairnError):
     sqlstate = "28P01"
 
     def __init__(self, user: str) -> None:
-        super().__init__(f"authentication failed for user '{user}'")
+        # The same for everybody: nobody learns by it who exists, and who is locked out.
+        super().__init__(
+            f"authentication failed for user '{user}'",
+            hint="after some wrong passwords the right one is refused too, for a minute: "
+            "`cairn unlock` on the machine of the instance ends that",
+        )
 
 
 class InvalidAuthorization(CairnError):

@@ -112,6 +112,7 @@ class Scan:
     table: Table
     alias: str
     index: str = ""  # INDEXED BY: its name in SQLite
+    is_copied: bool = False  # its rows are copied before they are joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,7 @@ class Derived:
     query: Query
     alias: str
     names: tuple[str, ...]
+    is_copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)

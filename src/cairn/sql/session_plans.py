@@ -13,6 +13,7 @@ class AskedSetting:
     name: str
     value: str | None = None
     is_quiet: bool = False  # NULL for one that nobody knows
+    is_local: bool = False  # until the end of the transaction
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class SessionPlan:
     value: str | None = None
     notices: tuple[str, ...] = ()
     asked: tuple[AskedSetting, ...] = ()
+    is_local: bool = False  # SET LOCAL
 
 
 @dataclass(frozen=True)

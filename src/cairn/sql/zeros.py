@@ -134,3 +134,16 @@ def _shown_column(query: Query, at: int) -> Query:
             return query
     rows = tuple((*row[:at], _shown(row[at]), *row[at + 1 :]) for row in query.rows)
     return replace(query, rows=rows)
+
+
+def with_keys(node: Query) -> Query:
+    """The terms of a recursion: SQLite wants them as they are, not inside of another query."""
+    if not isinstance(node, Select):
+        return node
+    items = tuple(
+        replace(item, expr=Call(N, "n_key", (item.expr,)))
+        if item.expr.type is N and not is_key(item.expr)
+        else item
+        for item in node.items
+    )
+    return replace(node, items=items)

@@ -74,7 +74,7 @@ def run_verify(directory: Path, *, as_json: bool = False) -> int:
     told = []
     for each in chosen:
         manifests = files.verify(each, Shown(f"verify {each.name}"))
-        size = sum(facts.bytes for found in manifests for facts in files.files_of(found))
+        size = sum(facts.bytes for facts in files.files_of(manifests[-1]))
         told.append({"directory": str(each), "id": manifests[-1].id, "bytes": size})
         if not as_json:
             print(f"{each}: good, {_size(size)}, {_kind(manifests[-1])}")

@@ -18,7 +18,8 @@ Summary = Annotated[bool, typer.Option("--json", help="the summary for machines"
 @commands.command()
 def load(
     files: Annotated[
-        list[str], typer.Argument(help="Parquet, CSV or JSON lines, or directories of them")
+        list[str],
+        typer.Argument(help="Parquet, CSV or JSON lines, directories of them, or a URL of JDBC"),
     ],
     table: Annotated[str, typer.Option(help="where the rows go")],
     dsn: Dsn = None,
@@ -33,8 +34,22 @@ def load(
     commit: Annotated[str, typer.Option(help="staged (exactly once) or direct")] = "staged",
     write_id: Annotated[str | None, typer.Option(help="makes a repeated load do nothing")] = None,
     bad_file: Annotated[
-        str | None, typer.Option(help="where bad rows go [default: TABLE.bad.jsonl]")
+        str | None,
+        typer.Option("--bad-file", "--reject", help="where bad rows go [default: TABLE.bad.jsonl]"),
     ] = None,
+    max_rejects: Annotated[
+        int, typer.Option(min=0, help="with more bad rows than that nothing is loaded")
+    ] = 10_000,
+    multiline: Annotated[
+        bool, typer.Option("--multiline", help="CSV: texts in quotes may have line ends")
+    ] = False,
+    source: Annotated[
+        str, typer.Option("--from", help="JDBC: a table, or '(SELECT …) AS rows'")
+    ] = "",
+    from_password_file: Annotated[
+        str | None, typer.Option(help="JDBC: file with the password for that database")
+    ] = None,
+    jars: Annotated[str, typer.Option(help="JDBC: the driver, FILE,…")] = "",
     master: Master = "local[*,4]",
     as_json: Summary = False,
 ) -> None:
@@ -50,7 +65,8 @@ def load(
             files, table, dsn=dsn, password_file=password_file, create=create,
             key=[word for word in key.split(",") if word], schema=schema, mode=mode,
             on_conflict=on_conflict, commit=commit, write_id=write_id, bad_file=bad_file,
-            master=master, as_json=as_json,
+            max_rejects=max_rejects, multiline=multiline, source=source,
+            source_password_file=from_password_file, jars=jars, master=master, as_json=as_json,
         )
     )  # fmt: skip
 
@@ -58,17 +74,18 @@ def load(
 @commands.command()
 def dump(
     table: Annotated[str, typer.Argument(help="what to read")],
-    to: Annotated[str, typer.Option(help="directory for Parquet files")],
+    to: Annotated[str, typer.Option(help="directory for the files")],
     dsn: Dsn = None,
     password_file: PasswordFile = None,
     partition_by: Annotated[str, typer.Option(help="COLUMN,… as directories")] = "",
     columns: Annotated[str, typer.Option(help="COLUMN,… (default: all)")] = "",
     splits: Annotated[int, typer.Option(help="partitions per replicaset; 0: by size")] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace what is there")] = False,
+    kind: Annotated[str, typer.Option("--format", help="parquet, csv or jsonl")] = "parquet",
     master: Master = "local[*,4]",
     as_json: Summary = False,
 ) -> None:
-    """Write a table to Parquet files through Spark.
+    """Write a table to files through Spark.
 
     Example: cairn dump orders --to orders.parquet
     """
@@ -79,7 +96,7 @@ def dump(
             table, to, dsn=dsn, password_file=password_file,
             partition_by=[word for word in partition_by.split(",") if word],
             columns=[word for word in columns.split(",") if word], splits=splits,
-            overwrite=overwrite, master=master, as_json=as_json,
+            overwrite=overwrite, kind=kind, master=master, as_json=as_json,
         )
     )  # fmt: skip
 

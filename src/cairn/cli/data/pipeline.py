@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from cairn.cli.data.spark_runs import PUT_ASIDE, WRONG_USAGE, Bar, run, say, wrong_word
+from cairn.cli.talking import TalkProblem, password_of
 
 MASTER = "local[*,4]"
 SMALL_BYTES = 16 << 20
+MAX_REJECTS = 10_000  # with more rows put aside, nothing is loaded
+KINDS = ("parquet", "csv", "jsonl")
 
 
 def load(
@@ -30,10 +33,20 @@ def load(
     commit: str = "staged",
     write_id: str | None = None,
     bad_file: str | None = None,
+    max_rejects: int = MAX_REJECTS,
+    multiline: bool = False,
+    source: str = "",
+    source_password_file: str | None = None,
+    jars: str = "",
     master: str = MASTER,
     as_json: bool = False,
 ) -> int:
-    """Parquet, CSV or JSON lines into a table."""
+    """Parquet, CSV or JSON lines into a table, or what another database has."""
+    try:
+        database = _database(files, source, source_password_file, jars)
+    except TalkProblem as problem:
+        say(str(problem))
+        return problem.exit_code
 
     def work(spark: Any, where: str, bar: Bar) -> dict[str, Any]:
         from cairn.spark.files.loading import load as load_files
@@ -41,14 +54,13 @@ def load(
         done = load_files(
             spark, where, files, table, create=create, key=key, schema=schema, mode=mode,
             on_conflict=on_conflict, commit=commit, write_id=write_id, bad_file=bad_file,
+            max_rejects=max_rejects, multiline=multiline, database=database,
         )  # fmt: skip
         facts = {"table": done.table, "rows_read": done.rows, "rows_added": done.added}
         if done.bad:
             facts |= {"rows_put_aside": done.bad, "put_aside_in": done.bad_file}
         if (first := done.first_bad) is not None:
-            place = first.file if first.line is None else f"{first.file}:{first.line}"
-            column = f'column "{first.column}": ' if first.column else ""
-            facts["first_of_them"] = f"{place}: {column}{first.why}"
+            facts["first_of_them"] = f"{first.place}: {first.reason}"
         return facts
 
     missing = [file for file in files if _is_missing(file)]
@@ -64,8 +76,29 @@ def load(
     known, hint = None if create else table, " (--create makes it)"
     return run(
         f"loading {table}", dsn, password_file, master, work, known, as_json, hint,
-        lambda facts: PUT_ASIDE if "rows_put_aside" in facts else 0, is_small(files),
+        lambda facts: PUT_ASIDE if "rows_put_aside" in facts else 0, is_small(files), jars,
     )  # fmt: skip
+
+
+def _database(
+    files: Sequence[str], source: str, password_file: str | None, jars: str
+) -> dict[str, str]:
+    """Spark's options for a JDBC URL; empty for files."""
+    if not any(each.startswith("jdbc:") for each in files):
+        if source or password_file or jars:
+            raise TalkProblem("--from, --from-password-file and --jars go with a URL of JDBC", 2)
+        return {}
+    if not source:
+        raise TalkProblem("say what to take: --from TABLE, or --from '(SELECT …) AS rows'", 2)
+    if not jars:
+        raise TalkProblem("--jars FILE: the JDBC driver of that database", 2)
+    lacking = [each for each in jars.split(",") if "://" not in each and not Path(each).is_file()]
+    if lacking:
+        raise TalkProblem(f"{lacking[0]}: no such file", 2)
+    options = {"dbtable": source, "fetchsize": "10000"}
+    if password_file:
+        options["password"] = password_of("", password_file, "--from-password-file")
+    return options
 
 
 def is_small(files: Sequence[str]) -> bool:
@@ -91,23 +124,24 @@ def dump(
     columns: Sequence[str] = (),
     splits: int = 0,
     overwrite: bool = False,
+    kind: str = "parquet",
     master: str = MASTER,
     as_json: bool = False,
 ) -> int:
-    """A table to Parquet files in a directory."""
+    """A table to files in a directory: Parquet, CSV or JSON lines."""
 
     def work(spark: Any, where: str, bar: Bar) -> dict[str, Any]:
         from cairn.spark import read_table
+        from cairn.spark.files.dumping import dump as dump_files
 
         frame = read_table(spark, where, table, columns=columns, splits=splits)
-        writer = frame.write.mode("overwrite" if overwrite else "error")
-        if partition_by:
-            writer = writer.partitionBy(*partition_by)
-        writer.parquet(to)
-        facts = {"table": table, "rows": spark.read.parquet(to).count(), "to": to}
-        parts = [each.stat().st_size for each in Path(to).rglob("*.parquet")]
+        rows = dump_files(spark, frame, to, kind, partition_by, overwrite=overwrite)
+        facts = {"table": table, "rows": rows, "to": to}
+        parts = [each.stat().st_size for each in Path(to).rglob("part-*")]
         return facts if "://" in to else {**facts, "files": len(parts), "bytes": sum(parts)}
 
+    if wrong_word("--format", kind, KINDS):
+        return WRONG_USAGE
     if Path(to).exists() and not overwrite:
         say(f"{to} is there already: --overwrite replaces it")
         return WRONG_USAGE

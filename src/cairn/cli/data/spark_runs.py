@@ -36,6 +36,7 @@ SHORT = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 TOLD_EVERY_S = 5.0  # to a file: a line for each step would fill it
 _STARTED = "starting Spark"
 _MARKS = ("CairnSparkError: ", "ServerError: ", "Error: ")
+_CAUSE = re.compile(r"(?:Caused by)?: [\w.$]+: (.+)")
 _console = Console(stderr=True)
 
 
@@ -107,11 +108,12 @@ def run(
     missing_hint: str = "",
     code_of: Callable[[dict[str, Any]], int] = lambda facts: 0,
     is_short: bool = False,
+    jars: str = "",
 ) -> int:
     """Start Spark, show progress, print what `work` found or one sentence of why not.
 
     What can be found out beforehand (`table` is the one that has to exist) costs no start of Spark.
-    `is_short`: the start of Spark is most of the work.
+    `is_short`: the start of Spark is most of the work. `jars`: programs for Java, with `,` between.
     """
     try:
         where = with_password(dsn, password_file)
@@ -133,7 +135,7 @@ def run(
     with _log_file() as log, os.fdopen(os.dup(2), "w") as terminal:
         try:
             with Bar(title, terminal) as bar:
-                spark = _started(master, title, log.path, SHORT if is_short else "")
+                spark = _started(master, title, log.path, SHORT if is_short else "", jars)
                 ready = time.monotonic()
                 bar.watch(spark)
                 with plain_interrupts():
@@ -191,7 +193,7 @@ def _log_file() -> Iterator[Log]:
             Path(path).unlink(missing_ok=True)
 
 
-def _started(master: str, title: str, log: str, java_options: str) -> Any:
+def _started(master: str, title: str, log: str, java_options: str, jars: str) -> Any:
     from cairn.spark import class_archive, session
 
     logging.getLogger("py4j").setLevel(logging.ERROR)
@@ -199,11 +201,17 @@ def _started(master: str, title: str, log: str, java_options: str) -> Any:
         try:
             options = f"{java_options} {class_archive.java_options()}".strip()
             settings = {"spark.ui.showConsoleProgress": "false", class_archive.OPTIONS: options}
+            if jars:  # Java looks for drivers of databases among what it was started with alone
+                settings |= {"spark.jars": jars, "spark.driver.extraClassPath": _path_of(jars)}
             return session(master, f"cairn {title}", settings)
         except CairnError:
             raise
         except Exception as problem:
             raise RuntimeError(f"Spark did not start: {_why(problem, log)}") from problem
+
+
+def _path_of(jars: str) -> str:
+    return ":".join(os.path.abspath(each) for each in jars.split(",") if "://" not in each)
 
 
 def _why(problem: Exception, log: str) -> str:
@@ -273,6 +281,9 @@ def sentence(problem: Exception) -> tuple[str, bool]:
         for line in reversed(lines):
             if mark in line and "Py4JJava" not in line and "SparkException" not in line:
                 return line.partition(mark)[2], mark == _MARKS[0]
+    causes = [found[1] for line in lines if (found := _CAUSE.match(line))]
+    if causes:  # the first line says only that a call failed; the last cause is the reason
+        return causes[-1], False
     return (lines[0] if lines else type(problem).__name__), False
 
 

@@ -26,6 +26,7 @@ from cairn.cli.talking import Talk, TalkProblem, Target
 
 READY_S = 60.0
 DEFAULT_PASSWORD = "T0psecret1"
+EXPELLED = 5  # the code of an instance that may never come back
 
 
 @dataclass
@@ -294,19 +295,27 @@ def run_demo(options: DemoOptions) -> int:
 
 
 def _stay(demo: Demo) -> None:
-    """Until Ctrl-C or until nobody is left; instances may be killed and started meanwhile."""
-    told: set[str] = set()
-    while len(told) < len(demo.processes):
+    """Until Ctrl-C, or until nobody is left. Each instance may be killed, and started by hand."""
+    gone: set[str] = set()
+    while True:
+        lives = {name for name, process in demo.processes.items() if process.poll() is None}
+        if len(lives) < len(demo.processes):
+            lives |= running(demo.dir).keys()
+        gone -= lives
         for name, process in demo.processes.items():
-            if process.poll() is not None and name not in told:
-                told.add(name)
-                print(
-                    f"{name} ended with code {process.returncode}; to start it again:\n"
-                    f"  {demo.commands[name]}",
-                    flush=True,
-                )
+            if name not in lives and name not in gone:
+                gone.add(name)
+                print(_ended(name, process.returncode, demo.commands[name]), flush=True)
+        if not lives:
+            break
         time.sleep(0.2)
     print("all instances have ended")
+
+
+def _ended(name: str, code: int | None, command: str) -> str:
+    if code == EXPELLED:
+        return f"{name} was expelled: it has ended for good"
+    return f"{name} has ended; to start it again:\n  {command}"
 
 
 def load_sample(demo: Demo, file: str) -> None:

@@ -25,13 +25,27 @@ FILES = ("raft.db", "data.db")
 ANEW = "Restore it from a copy; or expel this instance, empty its directory and let it join anew."
 
 
+def _below(directory: Path) -> list[Path]:
+    """Directories of instances in one that is none itself, as `cairn demo` makes it."""
+    if (directory / "data.db").exists():
+        return []
+    return [each for each in sorted(directory.iterdir()) if (each / "raft.db").exists()]
+
+
 def look_at(directory: Path) -> list[Finding]:
     where = str(directory)
     if not directory.is_dir():
         return [Finding(BAD, where, "there is no such directory", "Look at --instance-dir.")]
     if not (directory / "raft.db").exists():
+        if below := _below(directory):
+            return [finding for each in below for finding in look_at(each)]
         return [
-            Finding(BAD, where, "no instance has lived here: raft.db is missing", "Another one?")
+            Finding(
+                BAD,
+                where,
+                "no instance has lived here: raft.db is missing",
+                "Name the directory of an instance, or one that has such directories in it.",
+            )
         ]
     found = [*_rights(directory), *_space(directory), *_notes(directory)]
     try:

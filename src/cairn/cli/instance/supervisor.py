@@ -62,8 +62,8 @@ _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def supervise(child: Child, directory: Path) -> int:
     """Run the child until it ends; the exit code is its own."""
-    made = _missing(directory)
     try:
+        made = _missing(directory)
         lock = lock_directory(directory)
     except OSError as problem:
         sys.stderr.write(f"cairn run: --instance-dir {directory}: {problem.strerror}\n")

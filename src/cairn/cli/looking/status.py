@@ -10,7 +10,8 @@ from typing import Any
 from cairn.cli.anywhere import Anywhere
 from cairn.cli.options import NOT_WORKING
 from cairn.cli.steering.rebalance import moves_table
-from cairn.cli.talking import NEVER_WRAP, Target
+from cairn.cli.talking import Target
+from cairn.cli.terminal import Fitted, console
 from cairn.web import health
 
 
@@ -21,22 +22,20 @@ def show_status(dsn: str | None, password_file: str | None, *, as_json: bool, wa
             status = cluster.status()
             print(json.dumps(status, indent=2, ensure_ascii=False))
             return _verdict(status)
-        from rich.console import Console
         from rich.live import Live
 
-        is_terminal = sys.stdout.isatty()
-        console = Console(width=None if is_terminal else NEVER_WRAP)
+        out = console()
         if not watch:
             status = cluster.status()
-            console.print(render(status))
+            out.print(render(status))
             return _verdict(status)
-        while as_json or not is_terminal:
+        while as_json or not sys.stdout.isatty():
             if as_json:
                 print(json.dumps(cluster.status(), ensure_ascii=False), flush=True)
             else:
-                console.print(render(cluster.status()))
+                out.print(render(cluster.status()))
             time.sleep(1.0)
-        with Live(console=console, auto_refresh=False) as live:
+        with Live(console=out, auto_refresh=False) as live:
             while True:
                 live.update(render(cluster.status()), refresh=True)
                 time.sleep(1.0)
@@ -94,7 +93,14 @@ def render(status: dict[str, Any]) -> Any:
     ]
     stopped += [f"{problem}\n" for problem in status.get("problems", [])]
     moves = [moves_table(status["moves"])] if status.get("moves") else []
-    return Group(head, sets, Text(), *moves, people, Text("".join(stopped), style="red"))
+    return Group(
+        head,
+        Fitted(sets, "tier", "epoch", "weight"),
+        Text(),
+        *moves,
+        Fitted(people, "lag", "raft", "domain", "behind", "replicaset"),
+        Text("".join(stopped), style="red"),
+    )
 
 
 def _instances(rows: list[dict[str, Any]]) -> Any:

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from cairn.cli.anywhere import Anywhere
-from cairn.cli.talking import NEVER_WRAP, Target
+from cairn.cli.talking import Target
+from cairn.cli.terminal import Fitted, console
 
 MOST = 10  # statements
 _COUNTERS = (
@@ -143,9 +144,7 @@ def _print(found: Row, as_json: bool) -> None:
     if as_json:
         print(json.dumps(found, ensure_ascii=False), flush=True)
         return
-    from rich.console import Console
-
-    Console(width=None if sys.stdout.isatty() else NEVER_WRAP).print(render(found))
+    console().print(render(found))
 
 
 def render(found: Row) -> Any:
@@ -172,4 +171,10 @@ def render(found: Row) -> Any:
     for row in found["statements"]:
         keys = ("ms_per_s", "calls_per_s", "mean_ms", "max_ms", "rows_per_s")
         work.add_row(*(str(row[key]) for key in keys), " ".join(row["query"].split()))
-    return Group(head, people, "", work if found["statements"] else "no statements")
+    shown = Fitted(work, "rows/s", "max ms", "calls/s", long="statement")
+    return Group(
+        head,
+        Fitted(people, "active", "err/s", "behind", "sessions", "mean ms"),
+        "",
+        shown if found["statements"] else "no statements",
+    )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from typing import Any
 
 from cairn.cli.migrations.files import Operation, is_same, read_files
-from cairn.cli.talking import NEVER_WRAP, Talk, TalkProblem, Target
+from cairn.cli.talking import Talk, TalkProblem, Target
+from cairn.cli.terminal import Fitted, console
 
 FIRST_ID = 1000  # below are the system's own
 
@@ -171,7 +171,6 @@ def show(talk: Talk, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
     else:
-        from rich.console import Console
         from rich.markup import escape
         from rich.table import Table
 
@@ -186,7 +185,7 @@ def show(talk: Talk, *, as_json: bool) -> int:
                 f"[{colours.get(row['status'], 'default')}]{row['status']}[/]",
                 escape(text if len(text) < 80 else text[:77] + "…"),
             )
-        Console(width=None if sys.stdout.isatty() else NEVER_WRAP).print(table)
+        console().print(Fitted(table, "kind", "batch", long="operation"))
     return 1 if any(row["status"] == "failed" for row in rows) else 0
 
 

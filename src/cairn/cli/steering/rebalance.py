@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from typing import Any
 
-from cairn.cli.talking import NEVER_WRAP, Talk, Target
+from cairn.cli.talking import Talk, Target
+from cairn.cli.terminal import Fitted, console
 from cairn.model.quoting import literal
 
 EVERY_S = 1.0
@@ -52,10 +52,7 @@ def _show(found: dict[str, Any], as_json: bool, *, is_plan: bool) -> None:
     if as_json:
         print(json.dumps(found, ensure_ascii=False), flush=True)
         return
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else NEVER_WRAP
-    Console(width=width).print(render(found, is_plan=is_plan))
+    console().print(render(found, is_plan=is_plan))
 
 
 def render(found: dict[str, Any], *, is_plan: bool = False) -> Any:
@@ -112,7 +109,7 @@ def moves_table(moves: list[dict[str, Any]]) -> Any:
             move["waits_for"],
         )
         table.add_row(*map(str, cells))
-    return table
+    return Fitted(table, "behind", "MB", "rows", "rows/s", "left", "phase", "ETA", long="waits for")
 
 
 def _known(value: float | None, form: str = "{}") -> str:

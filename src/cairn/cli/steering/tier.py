@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 from cairn.cli.asking import agreed
 from cairn.cli.steering.expel import run_expel
-from cairn.cli.talking import NEVER_WRAP, Talk, TalkProblem, Target
+from cairn.cli.talking import Talk, TalkProblem, Target
+from cairn.cli.terminal import Fitted, console
 from cairn.model.quoting import literal
 
 Tier = dict[str, Any]
@@ -26,6 +26,8 @@ def run_tier(
     as_json: bool = False,
 ) -> int:
     words = " ".join(f"{key}={value}" for key, value in options.items() if value is not None)
+    if action != "list" and not name:
+        raise TalkProblem(f"say which tier: cairn tier {action} NAME", 2)
     if action in ("list", "drop") and words:
         raise TalkProblem(f"cairn tier {action} takes no options", 2)
     if action == "set" and not words:
@@ -96,7 +98,6 @@ def _say(action: str, name: str, found: list[Tier]) -> None:
 
 
 def _show(found: list[Tier]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("tier", "replication", "mode", "buckets", "votes", "replicasets")
@@ -111,4 +112,4 @@ def _show(found: list[Tier]) -> None:
             or "none",
         )
         table.add_row(*map(str, cells))
-    Console(width=None if sys.stdout.isatty() else NEVER_WRAP).print(table)
+    console().print(Fitted(table, "votes", "mode", "buckets", "replication", long="replicasets"))

@@ -150,6 +150,11 @@ class Table(msgspec.Struct, frozen=True):
         return self.sharding is None
 
     @property
+    def lies_together(self) -> bool:
+        """All rows in one bucket."""
+        return self.sharding is not None and not self.sharding.columns
+
+    @property
     def is_temp(self) -> bool:
         """Of one session, which alone sees it."""
         return self.sharding is not None and self.sharding.tier == TEMP_TIER

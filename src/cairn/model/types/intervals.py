@@ -43,6 +43,12 @@ class Interval(NamedTuple):
             found.append(f"{mark}{hour:02d}:{minute:02d}:{second:02d}{fraction}")
         return " ".join(found)
 
+    def rounded(self, digits: int) -> Interval:
+        """As INTERVAL(2) asks for; halves go away from zero, as in PostgreSQL."""
+        step = 10 ** max(6 - digits, 0)
+        micros = (abs(self.micros) + step // 2) // step * step
+        return Interval(self.months, self.days, -micros if self.micros < 0 else micros)
+
     @property
     def length_us(self) -> int:
         return (self.months * 30 + self.days) * DAY_US + self.micros

@@ -460,9 +460,15 @@ def _number(text: str) -> str:
     return text
 
 
+def is_too_small(value: float, text: str) -> bool:
+    """Whether it became zero by being read, as 1e-400 does."""
+    return value == 0 and any(digit in "123456789" for digit in text.lower().partition("e")[0])
+
+
 def _parse_double(text: str) -> float:
     value = float(_number(text))
-    if math.isinf(value) and "inf" not in text.lower():  # it was too big, not infinite
+    is_too_big = math.isinf(value) and "inf" not in text.lower()
+    if is_too_big or is_too_small(value, text):
         raise OutOfRange(f'"{text}" is out of range for type double precision')
     return value
 

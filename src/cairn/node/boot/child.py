@@ -16,6 +16,8 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
+import apsw
+
 from cairn.model.errors import CairnError, ConfigProblem, Expelled, StorageDamaged
 from cairn.model.members.topology import Grade
 from cairn.model.unexpected import owned
@@ -29,6 +31,7 @@ from cairn.node.instance import Instance
 from cairn.node.lifetime import AGAIN
 from cairn.node.runtime import RealRuntime, spawn
 from cairn.node.waiting import until
+from cairn.storage.files.sqlite import explained, is_disk_full
 
 log = logging.getLogger("cairn")
 LAST_WORDS_S = 0.05  # until what was told to clients has left
@@ -125,6 +128,12 @@ async def _live(
             log.error("hint: %s", problem.hint)
         boot.peers.close()
         return 2 if isinstance(problem, ConfigProblem) else 1
+    except (OSError, apsw.FullError) as problem:
+        if not is_disk_full(problem):
+            raise
+        log.error("--instance-dir %s: %s", config.instance_dir, explained(problem))
+        boot.peers.close()
+        return 1
     gc.collect()
     gc.freeze()  # what boot made stays: later collections need not look at it
     beating = spawn(_beat_for_ever(beat, config.hang_timeout_s), "beat")

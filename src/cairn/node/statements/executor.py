@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -157,6 +157,30 @@ class Executor:
         return prepared.start(params, self._now())
 
     # --- to the end -------------------------------------------------------------------------------
+
+    async def run_many(
+        self, statement: Statement, params: Sequence[Sequence[Any]], context: Context
+    ) -> bool:
+        """Executions of a statement that come together, each of which changes one row. False:
+        nothing was done, and `run` is the way for each of them."""
+        prepared = statement.prepared
+        plan = prepared.plan
+        while True:
+            try:
+                if isinstance(plan, plans.PointWrite):
+                    found = [plan.bind(self._values(prepared, each)) for each in params]
+                    rows = [(cast("int", args[0]), args) for args in found]  # the bucket
+                elif isinstance(plan, plans.ShardedInsert):
+                    values = [self._values(prepared, each) for each in params]
+                    rows = [row for each in values for row in plan.rows(each)]
+                    if len(rows) != len(params):
+                        return False
+                else:
+                    return False
+                break
+            except NumbersNeeded as need:
+                await self.numbers.more(need)
+        return await self.writes.run_many(plan, rows, context)
 
     async def run(self, statement: Statement, params: Sequence[Any], context: Context) -> Outcome:
         """Run to the end; planned again, quietly, when a schema change came between."""

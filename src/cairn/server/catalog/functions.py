@@ -39,6 +39,7 @@ from cairn.sql.functions.functions import SCALARS
 from cairn.sql.functions.lists import series
 from cairn.sql.functions.numbers import known_by_name
 from cairn.sql.functions.patterns import regexp
+from cairn.sql.functions.splitting import c_format
 from cairn.sql.functions.texts import c_like
 
 NUMERIC, VARCHAR = 1700, 1043
@@ -73,7 +74,7 @@ _FALSE = (
 #: The same as outside of the catalogues: people shorten and cut what sessions and tables say.
 _OF_TEXTS = (
     *("left", "right", "lpad", "rpad", "split_part", "regexp_replace", "initcap"),
-    *("translate", "starts_with", "quote_literal", "reverse"),
+    *("translate", "starts_with", "quote_literal", "reverse", "repeat", "md5", "ascii", "chr"),
 )
 
 
@@ -438,7 +439,7 @@ def _last_name(text: str) -> str:
     if not parts:
         return text
     quoted: str | None = parts[-1][1]
-    return str(parts[-1][0]) if quoted is None else quoted.replace('""', '"')
+    return str(parts[-1][0]).lower() if quoted is None else quoted.replace('""', '"')
 
 
 def _always(value: Any) -> Callable[..., Any]:
@@ -487,10 +488,15 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "pg_encoding_to_char": lambda *_: "UTF8",
     "pg_size_pretty": pretty,
     "quote_ident": quoted,
+    "format": lambda *given: c_format(*(None if each is None else str(each) for each in given)),
     "json_build_object": lambda *pairs: json.dumps(
         dict(zip(pairs[::2], pairs[1::2], strict=False))
     ),
     **{name: _strict(SCALARS[f"c_{name}"]) for name in _OF_TEXTS},
+    "strpos": _strict(lambda text, part: (_text(text) or "").find(_text(part) or "") + 1),
+    "btrim": _strict(lambda text, of=" ": (_text(text) or "").strip(of)),
+    "greatest": lambda *values: max((each for each in values if each is not None), default=None),
+    "least": lambda *values: min((each for each in values if each is not None), default=None),
     "pg_postmaster_start_time": lambda: STARTED_US,
     "pg_conf_load_time": lambda: STARTED_US,
     "now": lambda: int(time.time() * 1e6),

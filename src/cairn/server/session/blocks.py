@@ -60,9 +60,10 @@ class Block:
         self.is_read_only = False  # the open block
         self.since: float | None = None  # when the open block began, by the clock of the wall
         self._written = self._made = 0  # committed by themselves, where blocks are not atomic
+        self._has_asked = False  # whether a statement has been run in the open block
         self._savepoints: list[
-            tuple[str, Mark | None, int, int]
-        ] = []  # with their marks, what was committed, and what of it only made something
+            tuple[str, Mark | None, int, int, bool]
+        ] = []  # with their marks, what was committed, what of it only made something, READ ONLY
 
     @property
     def committed(self) -> int:
@@ -114,6 +115,7 @@ class Block:
         if self.is_read_only:
             check_reading(prepared)
         if self.status != "E":
+            self._has_asked |= not isinstance(plan, SessionPlan)
             return
         if isinstance(plan, SessionPlan) and plan.action in ENDINGS:
             return
@@ -198,7 +200,13 @@ class Block:
             case "begin":
                 self._begin(Modes(plan.value), context, default)
             case "set_transaction":
-                self._set_modes(Modes(plan.value))
+                modes = Modes(plan.value)
+                if modes.level not in (None, self.level) and self._has_asked:
+                    raise CairnError(
+                        "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+                        sqlstate="25001",
+                    )
+                self._set_modes(modes)
             case "commit":
                 had_failed, written = self.status == "E", self.committed
                 self._end(is_committed=not had_failed)
@@ -217,7 +225,7 @@ class Block:
                         hint="RELEASE SAVEPOINT those that are done",
                     )
                 mark = None if self.open is None else self.open.mark
-                self._savepoints.append((name, mark, self.committed, self.made))
+                self._savepoints.append((name, mark, self.committed, self.made, self.is_read_only))
                 if self._temps is not None:
                     self._temps.enter()
             case "release":
@@ -255,6 +263,10 @@ class Block:
 
     def be_read_only(self, is_so: bool) -> None:
         """Outside of a block it is said of a block that is over at once, as in PostgreSQL."""
+        if self.is_read_only and not is_so and (self._has_asked or self._savepoints):
+            raise CairnError(
+                "transaction read-write mode must be set before any query", sqlstate="25001"
+            )
         self.is_read_only = is_so and self.status != "I"
 
     def _end(self, *, is_committed: bool = False) -> None:
@@ -263,13 +275,13 @@ class Block:
             self.open.end()
         if self._temps is not None:
             self._temps.end(is_committed=is_committed)
-        self.open, self.level, self.is_read_only = None, "", False
+        self.open, self.level, self.is_read_only, self._has_asked = None, "", False, False
         self._savepoints.clear()
         self._ended(is_committed)
 
     def _return_to(self, at: int) -> tuple[str, ...]:
         """The savepoint itself stays. A failed block goes on."""
-        _, mark, committed, made = self._savepoints[at]
+        _, mark, committed, made, was_read_only = self._savepoints[at]
         since = self.committed - committed, self.made - made
         told = _what_stays("ROLLBACK TO SAVEPOINT", *since, "savepoint")
         if self.open is not None and mark is not None:
@@ -277,7 +289,7 @@ class Block:
         del self._savepoints[at + 1 :]
         if self._temps is not None:
             self._temps.roll_back(at + 1)
-        self.status = "T"
+        self.status, self.is_read_only = "T", was_read_only
         return told
 
     def check_open(self, what: str) -> None:

@@ -17,6 +17,7 @@ from cairn.pgwire.server.extended import Portal, Statement
 from cairn.pgwire.server.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
 from cairn.server.session.at_once import AtOnce
 from cairn.server.session.copy.copying import copy_rows
+from cairn.server.session.runs import Runs
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.files.pieces import Encoded
@@ -31,11 +32,11 @@ LONG_PARAM = 64 * 1024  # bytes of a parameter that is not read on the event loo
 class Extended:
     """Statements and portals of one session."""
 
-    __slots__ = ("_at_once", "_book", "_pg", "_session", "lanes")
+    __slots__ = ("_at_once", "_book", "_pg", "_runs", "_session", "lanes")
 
     def __init__(self, session: Session) -> None:
         self._session, self._pg, self._book = session, session.pg, session.book
-        self._at_once = AtOnce(session)
+        self._at_once, self._runs = AtOnce(session), Runs(session)
         self.lanes = self._at_once.lanes
 
     def parse(self, request: Parse) -> Coroutine[Any, Any, None] | None:
@@ -74,9 +75,12 @@ class Extended:
         self._session.running.parent = statement.parent
         if _are_long(request) and len(request.params) == len(statement.signature.param_oids):
             return self._bind_later(request, statement)
-        if not self._at_once.run(request, statement):
+        if self._at_once.run(request, statement):
+            return None
+        run = self._runs.begin(request, statement)
+        if run is None:
             self._bind(request, statement)
-        return None
+        return run
 
     async def _bind_later(self, request: Bind, statement: Statement[Cached]) -> None:
         """Long parameters are read on a thread."""

@@ -35,7 +35,7 @@ from cairn.server.face import PgFace
 from cairn.server.session.blocks import ACTIONS, Block, Modes, check_reading
 from cairn.server.session.cursors import Cursors, Named
 from cairn.server.session.locks import SessionLocks
-from cairn.server.session.settings import Parameters, check_known, is_on, without_effect
+from cairn.server.session.settings import Parameters, check_known, is_on
 from cairn.server.session.temp_statements import TempStatements, is_own
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -169,6 +169,11 @@ class Running:
         """Whether some statement may be: it takes the ordinary way, which tells its parts."""
         return self._tracer.is_on
 
+    def is_free(self) -> bool:
+        """Of whatever each statement has to be looked at for by itself."""
+        is_timed = self._parameters.context.timeout_s
+        return not (is_timed or self._tracer.is_on or self.temps is not None)
+
     def asking(self) -> Context:
         """What an answer of this turn needs: it has no time to be late or cancelled."""
         return self._parameters.context
@@ -293,6 +298,13 @@ class Running:
             ACTIVE.set(self._span)  # it may be begun anew in the task of somebody's answer
         work = self._run(cached, params, formats)
         return await self._face.audit.noted(self._who(), cached.prepared.plan, cached.text, work)
+
+    async def run_many(self, cached: Cached, params: Sequence[Sequence[Any]]) -> bool:
+        """Executions of one statement, together. False: `run` is the way for each."""
+        if cached.takes:
+            self.notes_numbers()
+        context = self.context()
+        return await self._ended(self._face.executor.run_many(cached, params, context), context)
 
     async def _run(
         self, cached: Cached, params: Sequence[Any], formats: tuple[int, ...] | None = None
@@ -448,7 +460,9 @@ class Running:
         """What `current_setting` and `set_config` tell."""
         if asked.value is not None:
             check_known(asked.name, self._face.catalog)
-            self._parameters.set(asked.name, asked.value)
+            self._parameters.set(asked.name, asked.value, is_local=asked.is_local)
+            if asked.is_local and self._block.status == "I":
+                return asked.value  # of a transaction that is over
         try:
             return self._parameters.show(asked.name)
         except CairnError as problem:
@@ -470,6 +484,7 @@ class Running:
                     plan, tag, parameters.context, parameters.transaction_modes()
                 )
                 self.locks.changed(plan)
+                parameters.block_changed(plan.action, self._block.depth)
                 return Outcome(None, 0, tag, notices)
             case "set_characteristics":
                 parameters.set_transaction_modes(Modes(plan.value))
@@ -486,8 +501,8 @@ class Running:
                 self._block.be_read_only(is_on(plan.value or ""))
             case "set":
                 check_known(name, self._face.catalog)
-                parameters.set(name, plan.value or "")
-                return Outcome(None, 0, tag, without_effect(name, plan.value or ""))
+                told = parameters.set(name, plan.value or "", is_local=plan.is_local)
+                return Outcome(None, 0, tag, told)
             case "reset":
                 parameters.reset(name)
             case "deallocate" if plan.name is not None:

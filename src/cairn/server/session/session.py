@@ -115,6 +115,7 @@ class Session(asyncio.Protocol):
 
     def _block_ended(self, is_committed: bool) -> None:
         self.book.end_transaction(is_committed=is_committed)
+        self.parameters.block_ended(is_committed=is_committed)
 
     def _hold(self, more: int, plan: Hashable = None) -> None:
         if self._is_over:  # a statement ends after its client, and gives back what it had
@@ -410,7 +411,7 @@ class Session(asyncio.Protocol):
             return False
         self.state = WAITING
         is_trial = type(hop) is Trial
-        self.running.hops = hop is not HERE and not is_trial
+        self.running.hops = int(hop is not HERE and not is_trial)
         if type(cached.prepared.plan) in _READS or is_trial:
             self._hop = hop  # a write is never ended half-way
         return True

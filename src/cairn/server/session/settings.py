@@ -10,6 +10,7 @@ from difflib import get_close_matches
 import msgspec
 
 from cairn.model.errors import AccessDenied, CairnError, InvalidParameter, Unsupported
+from cairn.model.settings import fixed
 from cairn.model.settings.parameters import DEFAULTS, PRESETS, PRIVATE, SETTINGS, shown
 from cairn.model.settings.postgres_parameters import NAMES
 from cairn.model.tables.catalog import Catalog
@@ -19,6 +20,7 @@ from cairn.model.types.zone_names import zone_named
 from cairn.node.consensus.global_state import GlobalState
 from cairn.node.statements.context import OF_CLUSTER, Context
 from cairn.server.session.blocks import Modes
+from cairn.server.session.set_values import SetValues
 from cairn.sql.parse.parse import CHOICES, check_choice
 
 #: Settings of the cluster that a session may have otherwise, with what they are by themselves.
@@ -33,7 +35,8 @@ _OF_ALL = SETTINGS.keys() - {*_COUNTS, *_TRUTHS, *CHOICES}
 def without_effect(name: str, value: str) -> tuple[str, ...]:
     """A notice for who sets what is shown again and nothing else, though it matters."""
     if name.lower() != "timezone":
-        return ()
+        told = fixed.without_effect(name, value)
+        return (told,) if told else ()
     zone = zone_named(value.strip("'"))
     if zone is not None and zone.utcoffset(datetime.now(UTC)) == timedelta():
         return ()
@@ -47,13 +50,13 @@ class Parameters:
     """Those of one session, and the context that they make for its statements."""
 
     def __init__(self, state: GlobalState, hold: Callable[[int], None]) -> None:
-        self._state, self._hold = state, hold
-        self._values: dict[str, str] = {}
-        self._preference = self._of_cluster()
+        self._state = state
+        self._values = SetValues(hold)
+        self._given = self._of_cluster()  # what the cluster preferred when it connected
         self._base = Context()
         self.is_read_only = False  # blocks, and statements outside of one
         self.parent: Parent | None = None  # the trace that statements belong to by themselves
-        self.context = Context(preference=self._preference)  # of the next statement
+        self.context = Context(preference=self._given)  # of the next statement
 
     def logged_in(self, base: Context) -> None:
         """What of the context does not depend on parameters."""
@@ -64,19 +67,19 @@ class Parameters:
         return str(self._state.setting("read_preference", "leader"))
 
     def _has_atomic_blocks(self) -> bool:
-        told = self._values.get("atomic_blocks")
+        told = self._values.now.get("atomic_blocks")
         if told is None:
             return bool(self._state.setting("atomic_blocks", True))
         return is_on(told)
 
     def _renew(self) -> None:
         """Whenever a parameter changes: statements only look at the context."""
-        told = self._values.get
+        told = self._values.now.get
         self.parent = read_parent(told("traceparent", "").strip("'"))
         self.is_read_only = is_on(told("default_transaction_read_only", "off"))
         self.context = msgspec.structs.replace(
             self._base,
-            preference=self._preference,
+            preference=told("read_preference", self._given),
             is_local=told("read_concern") == "local",
             row_max=int(told("sql_motion_row_max", OF_CLUSTER)),
             opcode_max=int(told("sql_vdbe_opcode_max", OF_CLUSTER)),
@@ -88,52 +91,60 @@ class Parameters:
             lock_timeout_s=read_duration_s("lock_timeout", told("lock_timeout", "0")),
         )
 
-    def set(self, name: str, value: str) -> None:
+    def set(self, name: str, value: str, *, is_local: bool = False) -> tuple[str, ...]:
+        """The notices for who has set it."""
         key = name.lower()
-        value = check(name, value)
+        given, value = value, check(name, value)
         if key in ("statement_timeout", "lock_timeout"):
             read_duration_s(name, value)
-        self.note(key, value)
-        if key == "read_preference":
-            self._preference = value
+        if is_local and not self._values.is_open:
+            return ("SET LOCAL can only be used in transaction blocks: nothing is set",)
+        self._values.put(key, _cut(key, value), is_local=is_local)
         self._renew()
+        return without_effect(name, given)
 
     def note(self, name: str, value: str) -> None:
-        """What is shown and nothing else."""
-        if name == "application_name":
-            value = value.encode()[:NAME_BYTES].decode(errors="ignore")  # as PostgreSQL cuts it
-        self._hold(_size(name, value) - _size(name, self._values.get(name)))
-        self._values[name] = value
+        """What is shown and nothing else; no block takes it back."""
+        self._values.tell(name, _cut(name, value))
 
     def reset(self, name: str) -> None:
         key = name.lower()
-        for each in list(self._values) if key == "all" else [key]:
-            self._hold(-_size(each, self._values.pop(each, None)))
+        for each in list(self._values.now) if key == "all" else [key]:
+            self._values.put(each, None)
         if key in ("all", "read_preference"):
-            self._preference = self._of_cluster()
+            self._given = self._of_cluster()
         self._renew()
+
+    def block_changed(self, action: str, depth: int) -> None:
+        """A block has begun, or has now so many savepoints."""
+        if self._values.block_changed(action, depth):
+            self._renew()
+
+    def block_ended(self, *, is_committed: bool) -> None:
+        if self._values.ended(is_committed=is_committed):
+            self._renew()
 
     def transaction_modes(self) -> Modes:
         """What a block is that does not say otherwise."""
-        told = self._values.get
+        told = self._values.now.get
         level = told("default_transaction_isolation", "")
         return Modes(f"isolation level {level} {'read only' if self.is_read_only else ''}")
 
     def set_transaction_modes(self, modes: Modes) -> None:
         if modes.level is not None:
-            self.note("default_transaction_isolation", modes.level)
+            self.set("default_transaction_isolation", modes.level)
         if modes.is_read_only is not None:
             shown = "on" if modes.is_read_only else "off"
             self.set("default_transaction_read_only", shown)
 
     def show(self, name: str) -> str:
         key = name.lower()
-        if key in self._values:
-            return self._values[key]
+        if key in self._values.now:
+            return self._values.now[key]
         if key in DEFAULTS:
             return DEFAULTS[key]
         if key == "read_preference":
-            return self._preference  # the cluster's when it connected
+            return self._given
         if key in PRIVATE and not self._is_admin():
             raise AccessDenied(f"parameter '{key}' is shown to administrators only")
         value = self._state.catalog.setting(key)
@@ -148,16 +159,18 @@ class Parameters:
             for (key, scope), value in self._state.catalog.settings.items()
             if not scope and (key not in PRIVATE or self._is_admin())
         }
-        known["read_preference"] = self._preference
-        return sorted((known | DEFAULTS | self._values).items())
+        known["read_preference"] = self._given
+        return sorted((known | DEFAULTS | dict(self._values.now)).items())
 
     def _is_admin(self) -> bool:
         return self._state.catalog.is_super(self._base.user_id)
 
 
-def _size(name: str, value: str | None) -> int:
-    """Bytes that it keeps, about."""
-    return 0 if value is None else 200 + len(name) + len(value)
+def _cut(name: str, value: str) -> str:
+    """As PostgreSQL cuts the name of an application."""
+    if name != "application_name":
+        return value
+    return value.encode()[:NAME_BYTES].decode(errors="ignore")
 
 
 #: A session is always that of its user: what asks for another one must not believe it has it.
@@ -219,7 +232,7 @@ def check(name: str, value: str) -> str:
     if key in _TRUTHS and value.strip("'").lower() not in (*_ON, *_OFF):
         raise InvalidParameter(f'parameter "{name}" requires a Boolean value')
     check_choice(key, value)
-    return value
+    return fixed.in_force(name, value)
 
 
 _DURATION = re.compile(r"\s*(\d{1,12})\s*(us|ms|s|min|h|d|)\s*")

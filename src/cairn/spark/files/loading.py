@@ -4,38 +4,56 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
+import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from cairn.model.errors import CairnError, InvalidParameter, UndefinedTable
 from cairn.model.quoting import identifier
 from cairn.spark import cluster
+from cairn.spark.files.rejects import BadRow, blame, find_lines, put_aside
 from cairn.spark.tables import describe, spark_schema
 from cairn.spark.writes import staging
 
 _CORRUPT = "_corrupt_record"
-MAX_BAD = 10_000  # bad rows that are looked up by line
+JDBC = "jdbc"
+MAX_REJECTS = 10_000  # unless somebody says another number
+#: As spreadsheets, Python and PostgreSQL write it. Spark would take a backslash for the escape.
+CSV = {"header": "true", "escape": '"'}
+#: Nothing between two commas is NULL, a pair of quotes is an empty text: Spark tells them apart
+#: only if NULL is written in another way, here one that no file has.
+_READ_CSV = CSV | {"nullValue": "\0"}
+_NUMBER = re.compile(r"[+-]?[\d.]+")
 _SQL_TYPES = {
     "bigint": "INTEGER", "int": "INTEGER", "smallint": "INTEGER", "tinyint": "INTEGER",
     "double": "DOUBLE", "float": "DOUBLE", "string": "TEXT", "boolean": "BOOLEAN",
-    "timestamp": "DATETIME", "timestamp_ntz": "DATETIME", "date": "DATETIME", "binary": "BYTEA",
+    "timestamp": "DATETIME", "timestamp_ntz": "DATETIME", "date": "DATE", "binary": "BYTEA",
 }  # fmt: skip
 
 
-class BadRow(msgspec.Struct, frozen=True):
-    file: str
-    line: int | None
-    column: str | None  # None: it is no row at all
-    why: str
-    record: str
+class Files(msgspec.Struct, frozen=True):
+    """What is loaded, and how Spark has to read it."""
+
+    spark: Any
+    names: Sequence[str]
+    kind: str  # parquet, csv, json or jdbc
+    is_multiline: bool = False
+    database: dict[str, str] = {}  # what Spark has to know to read from one
+
+    def frame(self, schema: Any = None, **options: object) -> Any:
+        if self.kind == JDBC:
+            return self.spark.read.format(JDBC).options(url=self.names[0], **self.database).load()
+        # A column that is in the names of directories is text: Spark would take 007 for 7.
+        self.spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
+        if self.kind == "csv":
+            options = {**_READ_CSV, "multiLine": self.is_multiline, **options}
+        reader = self.spark.read if schema is None else self.spark.read.schema(schema)
+        return reader.format(self.kind).options(**options).load(list(self.names))
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -58,11 +76,15 @@ def file_format(files: Sequence[str]) -> str:
         raise InvalidParameter(
             "the files must all be .parquet, all .csv or all .jsonl, those in directories too"
         )
+    if kinds == {JDBC} and len(files) > 1:
+        raise InvalidParameter("one database at a time")
     return str(kinds.pop())
 
 
 def _kinds(name: str) -> set[str]:
     """Of a file by its name, of a directory by those of its files."""
+    if name.startswith("jdbc:"):
+        return {JDBC}
     suffixes = [each for each in Path(name).suffixes if each not in (".gz", ".bz2", ".zst")]
     kind = _KINDS.get(suffixes[-1] if suffixes else "", "")
     if kind or "://" in name or not Path(name).is_dir():
@@ -89,24 +111,33 @@ def load(
     commit: str = "staged",
     write_id: str | None = None,
     bad_file: str | None = None,
+    max_rejects: int = MAX_REJECTS,
+    multiline: bool = False,
+    database: dict[str, str] | None = None,
 ) -> Loaded:
     """Write the rows of the files; `key` is the primary key of a table that is created.
 
-    Whatever goes wrong, a table that was created for it is gone again, unless it has rows.
+    With more rows to put aside than `max_rejects` nothing is written. `multiline`: texts in quotes
+    may have line ends; each file is then read by one task. `database`: Spark's options for the one
+    that the only "file", a JDBC URL, names. Whatever goes wrong, a table that was
+    created for it is gone again, unless it has rows.
     """
     kind = file_format(files)
     missing = [name for name in files if "://" not in name and not Path(name).exists()]
     if missing:
         raise InvalidParameter(f"{missing[0]}: no such file")
+    source = Files(spark, files, kind, multiline, database or {})
     is_new = create and not _exists(dsn, table)
     if is_new:
-        known = _found(spark, files, kind, schema)
-        chosen_key = list(key) or _find_key(spark, files, kind, known)
+        inferred = {"inferSchema": True} if kind == "csv" and not schema else {}
+        known = source.frame(schema, **inferred).schema
+        _check_names(source, [field.name for field in known.fields])
+        chosen_key = list(key) or _find_key(source, known)
         _create(dsn, table, known, chosen_key)
     elif key:
         _check_key(dsn, table, key)
     try:
-        return _load(spark, dsn, files, kind, table, mode, on_conflict, commit, write_id, bad_file)
+        return _load(source, dsn, table, mode, on_conflict, commit, write_id, bad_file, max_rejects)
     except BaseException:
         if is_new:
             with suppress(CairnError):
@@ -116,19 +147,27 @@ def load(
 
 
 def _load(
-    spark: Any, dsn: str, files: Sequence[str], kind: str, table: str, mode: str,
-    on_conflict: str, commit: str, write_id: str | None, bad_file: str | None,
+    source: Files, dsn: str, table: str, mode: str, on_conflict: str, commit: str,
+    write_id: str | None, bad_file: str | None, max_rejects: int,
 ) -> Loaded:  # fmt: skip
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    wanted = _schema(spark, dsn, files, kind, table)
+    wanted = _schema(source, dsn, table)
     given = {field.name for field in wanted}
     parts = _primary_key(dsn, table) or describe(dsn, table).key
     key = [name for name in parts if name in given]  # the writer says what else is missing
-    frame, bad = _read(spark, files, kind, wanted, key)
-    found = find_lines(bad.limit(MAX_BAD).collect(), lambda record: blame(record, kind, wanted))
-    path = _put_aside(found, bad_file or f"{table}.bad.jsonl")
+    frame, bad = _read(source, wanted, key)
+    rejected = bad.limit(max_rejects + 1).collect()
+    found = find_lines(rejected, lambda record: blame(record, source.kind, wanted))
+    path = put_aside(found[: max_rejects or 1], bad_file or f"{table}.bad.jsonl")
+    if len(found) > max_rejects:
+        raise InvalidParameter(
+            f"more than {max_rejects} rows of the files are no rows of {table}: "
+            f"nothing is written; the first of them is {found[0].place} {found[0].reason}, "
+            f"more are in {path}",
+            hint="--max-rejects allows more",
+        )
     before = _count(dsn, table) if mode == "append" else 0
     seen = Observation()
     frame = frame.observe(seen, f.count(f.lit(1)).alias("rows"))
@@ -139,7 +178,7 @@ def _load(
         writer.option("writeId", chosen).mode(mode).save()
     except KeyboardInterrupt:
         with suppress(Exception):  # whatever it answers: its tasks shall not go on
-            spark.sparkContext.cancelAllJobs()
+            source.spark.sparkContext.cancelAllJobs()
         raise KeyboardInterrupt(_interrupted(dsn, commit, chosen)) from None
     added = _count(dsn, table) - before
     return Loaded(table, seen.get["rows"], added, len(found), path, found[0] if found else None)
@@ -191,11 +230,11 @@ def _check_key(dsn: str, table: str, key: Sequence[str]) -> None:
         )
 
 
-def _find_key(spark: Any, files: Sequence[str], kind: str, schema: Any) -> list[str]:
+def _find_key(source: Files, schema: Any) -> list[str]:
     """The first column whose values are all there and all different."""
     from pyspark.sql import functions as f
 
-    frame = _reader(spark, kind).schema(schema).format(kind).load(list(files))
+    frame = source.frame(schema)
     names = [
         field.name
         for field in schema.fields
@@ -212,32 +251,63 @@ def _find_key(spark: Any, files: Sequence[str], kind: str, schema: Any) -> list[
     )
 
 
-def _reader(spark: Any, kind: str) -> Any:
-    # A column that is in the names of directories is text: Spark would take 007 for 7.
-    spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-    return spark.read.option("header", True) if kind == "csv" else spark.read
-
-
-def _schema(spark: Any, dsn: str, files: Sequence[str], kind: str, table: str) -> Any:
+def _schema(source: Files, dsn: str, table: str) -> Any:
     """The table's own types, for the columns that the files have."""
     known = spark_schema(describe(dsn, table), (), 18)
     by_name = {field.name: field for field in known.fields}
     names = list(by_name)
-    if kind != "json":
-        names = _reader(spark, kind).format(kind).load(list(files)).columns
+    if source.kind == "csv":
+        names = _header(source.names) or source.frame().columns
+    elif source.kind != "json":
+        names = source.frame().columns
     unknown = [name for name in names if name not in by_name]
     if unknown:
-        raise InvalidParameter(f'{table} has no column "{unknown[0]}", which {files[0]} has')
+        raise InvalidParameter(f'{table} has no column "{unknown[0]}", which {source.names[0]} has')
     return [by_name[name] for name in names]
 
 
-def _found(spark: Any, files: Sequence[str], kind: str, schema: str | None) -> Any:
-    reader = spark.read
-    if schema:
-        reader = reader.schema(schema)
-    if kind == "csv":
-        reader = reader.option("header", True).option("inferSchema", schema is None)
-    return reader.format(kind).load(list(files)).schema
+def _check_names(source: Files, names: Sequence[str]) -> None:
+    """A file without a line of names would lose its first row, and name the columns by it."""
+    if source.kind == "csv" and any(_NUMBER.fullmatch(name) for name in names):
+        raise InvalidParameter(
+            f"the first line of {source.names[0]} has values and no names: {', '.join(names)}",
+            hint="put a line with the names of the columns before it",
+        )
+
+
+def _header(files: Sequence[str]) -> list[str]:
+    """The columns that all files have in the same order. Spark would take those of the first one
+    for all, or say only that it failed; and to ask it for them is a job of its own.
+
+    Empty where Spark has to say: files that are not here or packed, names that it changes.
+    """
+    first: tuple[Path, list[str]] | None = None
+    for path in _local_files(files):
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rt", encoding="utf-8-sig", errors="replace", newline="") as text:
+            header = next((row for row in csv.reader(text) if row), None)
+        if header is None:
+            continue
+        first = first or (path, header)
+        if header != first[1]:
+            raise InvalidParameter(
+                f"{path} has the columns {', '.join(header)}, and {first[0]} has "
+                f"{', '.join(first[1])}",
+                hint="load files whose columns differ one after the other",
+            )
+    names = first[1] if first is not None else []
+    is_plain = all(names) and len({name.lower() for name in names}) == len(names)
+    return names if is_plain and all(Path(each).is_file() for each in files) else []
+
+
+def _local_files(files: Sequence[str]) -> Iterator[Path]:
+    for name in files:
+        path = Path(name)
+        found = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for each in found:
+            hidden = each.name.startswith(("_", ".")) and each != path
+            if each.is_file() and not hidden and each.suffix not in (".bz2", ".zst"):
+                yield each
 
 
 def _create(dsn: str, table: str, schema: Any, key: Sequence[str]) -> None:
@@ -266,9 +336,7 @@ def _create(dsn: str, table: str, schema: Any, key: Sequence[str]) -> None:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def _read(
-    spark: Any, files: Sequence[str], kind: str, fields: list[Any], key: Sequence[str]
-) -> tuple[Any, Any]:
+def _read(source: Files, fields: list[Any], key: Sequence[str]) -> tuple[Any, Any]:
     """(rows to write, rows to put aside with their file)."""
     from pyspark.sql import functions as f
     from pyspark.sql import types
@@ -278,100 +346,25 @@ def _read(
     missing = f.coalesce(
         f.lit(None).cast("string"), *[f.when(f.col(f"`{n}`").isNull(), f.lit(n)) for n in key]
     )
-    if kind == "parquet":
-        frame = _reader(spark, kind).parquet(*files)
+    if source.kind in ("parquet", JDBC):
+        frame = source.frame()
         frame = frame.select(*[f.col(x.name).cast(x.dataType).alias(x.name) for x in fields])
         record = f.to_json(f.struct(*names))
-        source = frame.withColumn("_file", f.col("_metadata.file_path"))
-        bad = source.where(no_key).select("_file", record.alias("record"), missing.alias("column"))
+        file = f.col("_metadata.file_path") if source.kind == "parquet" else f.lit("database")
+        placed = frame.withColumn("_file", file)
+        bad = placed.where(no_key).select("_file", record.alias("record"), missing.alias("column"))
         return frame.where(f"NOT ({no_key})"), bad
     wide = types.StructType(
         [types.StructField(each.name, each.dataType) for each in fields]
         + [types.StructField(_CORRUPT, types.StringType())]
     )
-    reader = spark.read.schema(wide).option("columnNameOfCorruptRecord", _CORRUPT)
-    if kind == "csv":
-        reader = reader.option("header", True).option("enforceSchema", True)
     # `.json` and `.csv` may not be asked for the corrupt column alone: take all of it.
-    frame = reader.format(kind).load(list(files)).withColumn("_file", f.col("_metadata.file_path"))
+    # A file whose columns stand in another order is refused: values would change their places.
+    strict = {"enforceSchema": False} if source.kind == "csv" else {}
+    frame = source.frame(wide, columnNameOfCorruptRecord=_CORRUPT, **strict)
+    frame = frame.withColumn("_file", f.col("_metadata.file_path"))
     is_bad = f"{_CORRUPT} IS NOT NULL OR {no_key}"
     column = f.when(f.col(_CORRUPT).isNull(), missing)
     record = f.coalesce(f.col(_CORRUPT), f.to_json(f.struct(*names)))
     bad = frame.where(is_bad).select("_file", record.alias("record"), column.alias("column"))
     return frame.where(f"NOT ({is_bad})").select(*names), bad
-
-
-def blame(record: str, kind: str, fields: Sequence[Any]) -> tuple[str | None, str]:
-    """(column, why) of a record that Spark could not read as a row."""
-    if kind == "csv":
-        values: list[Any] = next(csv.reader([record]), [])
-        if len(values) != len(fields):
-            return None, f"it has {len(values)} fields, the header has {len(fields)}"
-        given = dict(zip([field.name for field in fields], values, strict=True))
-    else:
-        try:
-            given = json.loads(record)
-        except ValueError as problem:
-            return None, f"it is not JSON: {problem}"
-        if not isinstance(given, dict):
-            return None, "it is not a JSON object"
-    for field in fields:
-        value, word = given.get(field.name), field.dataType.simpleString()
-        if not _fits(value, word):
-            return field.name, f"{json.dumps(value, ensure_ascii=False)[:60]} is not of type {word}"
-    return None, "it is not a row of the table"
-
-
-def _fits(value: Any, word: str) -> bool:
-    if value is None or value == "" or word == "string":
-        return True
-    try:
-        match word.partition("(")[0]:
-            case "bigint":
-                return not isinstance(value, float | bool) and abs(int(value)) < 1 << 63
-            case "double" | "decimal":
-                return not isinstance(value, bool) and float(value) == float(value)
-            case "boolean":
-                return str(value).lower() in ("true", "false")
-            case "timestamp" | "timestamp_ntz" | "date":
-                datetime.fromisoformat(str(value))
-    except (ValueError, TypeError):
-        return False
-    return True
-
-
-def find_lines(
-    rows: Sequence[Any], blamed: Callable[[str], tuple[str | None, str]]
-) -> list[BadRow]:
-    """Spark knows the text of a bad row but not its line: look it up where it came from."""
-    by_file: dict[str, list[Any]] = {}
-    for row in rows:
-        by_file.setdefault(row["_file"], []).append(row)
-    found: list[BadRow] = []
-    for url, bad in by_file.items():
-        path = Path(unquote(urlsplit(url).path))
-        lines: dict[str, list[int]] = {}
-        wanted = {row["record"] for row in bad}
-        if path.suffix not in (".parquet", ".bz2", ".zst") and path.exists():
-            opener = gzip.open if path.suffix == ".gz" else open
-            with opener(path, "rt", encoding="utf-8", errors="replace") as text:
-                for number, line in enumerate(text, 1):
-                    if (bare := line.rstrip("\r\n")) in wanted:
-                        lines.setdefault(bare, []).append(number)
-        for row in bad:
-            places = lines.get(row["record"])
-            at = places.pop(0) if places else None
-            column, why = row["column"], "a part of the key is missing"
-            if column is None:
-                column, why = blamed(row["record"])
-            found.append(BadRow(str(path), at, column, why, row["record"]))
-    return sorted(found, key=lambda each: (each.file, each.line or 0))
-
-
-def _put_aside(found: list[BadRow], path: str) -> str | None:
-    if not found:
-        return None
-    with open(path, "w", encoding="utf-8") as out:
-        for each in found:
-            out.write(json.dumps(msgspec.to_builtins(each), ensure_ascii=False) + "\n")
-    return path

@@ -30,7 +30,8 @@ _CSS = """
 *{box-sizing:border-box}
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;
 color:var(--ink);background:var(--paper)}
-h1{font-size:1.6rem;margin:0} h2{font-size:1.15rem;margin:2.4rem 0 .6rem}
+h1{font-size:1.6rem;margin:0} h2{font-size:1.15rem;margin:2.4rem 0 .6rem;
+overflow-wrap:anywhere}
 h3{font-size:.95rem;margin:1.2rem 0 .4rem} .dim{color:var(--dim)} p{margin:.4rem 0}
 .wide{overflow-x:auto} table{border-collapse:collapse;font-size:13px;margin:.5rem 0}
 td,th{padding:.25rem 1.6rem .25rem 0;text-align:left;border-bottom:1px solid var(--line);
@@ -301,7 +302,7 @@ def table_skew(found: Findings, table: str) -> str:
     total = max(max(counts), found.bucket_counts.get(tier, 0))
     rows, size, most = sum(counts.values()), sum(sizes.values()), max(counts.values())
     mean = rows / total
-    words = f"<p>{rows:,} rows, {in_bytes(size)}"
+    words = f"<p>{rows:,} {'row' if rows == 1 else 'rows'}, {in_bytes(size)}"
     if mean < _ENOUGH:
         words += f": too few for {total:,} buckets to say whether they lie evenly.</p>"
         return words + _hot(found, table, rows) + _changes(found, table)
@@ -349,7 +350,16 @@ def _changes(found: Findings, table: str) -> str:
     if not seen:
         return ""
     if not keys:
-        return f"<p class=dim>None of the last {seen:,} changes was of the same row.</p>"
+        some = (
+            f"None of the last {seen:,} changes was of the same row" if seen > 1 else "One change"
+        )
+        return f"<p class=dim>{some}.</p>"
+    most = keys[0][1]
+    if len(keys) > 1 and most == keys[-1][1]:  # of many that are equal, ten say nothing
+        return (
+            f"<p class=dim>No row stands out in the last {seen:,} changes: none was changed more "
+            f"than {most:,} times.</p>"
+        )
     return f"<h3>Most changed rows, of the last {seen:,} changes</h3>" + bars(
         [(key, count, f"{count:,} changes, {100 * count / seen:.1f} %") for key, count in keys]
     )

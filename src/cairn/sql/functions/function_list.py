@@ -163,7 +163,7 @@ PLAIN: dict[str, list[Signature]] = {
         *(("t_clock", (S, T), M), ("t_moment", (S, M), T)),
         *(("t_clock", (V, T), M), ("t_moment", (V, M), T)),
     ],
-    "to_date": [("c_to_date", (S, S), Y)],
+    "to_date": [("c_to_day", (S, S), Y)],
     "to_timestamp": [("t_of_epoch", (D,), T), ("c_to_date", (S, S), T)],
     "date_trunc": [
         ("t_trunc", (S, T), T),

@@ -108,8 +108,6 @@ def _parser(type_: ColumnType) -> Callable[..., Any]:
         if "_" in text and type_ in _NUMERIC:
             raise InvalidText(f'invalid input syntax for type {type_.value}: "{text}"')
         value = parse_text(type_, text)
-        if type_ is ColumnType.DOUBLE and math.isinf(value) and "inf" not in text.lower():
-            raise OutOfRange(f'"{text.strip()}" is out of range for type double precision')
         return to_physical(type_, value)
 
     return parse

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cairn.model import stops
-from cairn.model.errors import InvalidText
+from cairn.model.errors import InvalidParameter, InvalidText
 from cairn.model.types.decimals import encode_decimal, key_form
 from cairn.model.types.values import ELEMENTS, ColumnType, list_values
 from cairn.sql.functions.lists import LETTERS
@@ -185,10 +185,18 @@ def _container(data: str, what: str) -> Any:
 def j_set(data: str, path: str, new: str, create: int = 1) -> str:
     """`jsonb_set`"""
     value, fresh = _container(data, "set"), read_json(new)
-    steps = [str(step) for step in list_values(ColumnType.STRING, path) if step is not None]
+    steps = _steps(path)
     if not steps or not (value or create):
         return data
     return _text(_put(value, steps, fresh, bool(create)))
+
+
+def _steps(path: str) -> list[str]:
+    found = list_values(ColumnType.STRING, path)
+    if None in found:
+        at = found.index(None) + 1
+        raise InvalidParameter(f"path element at position {at} is null", sqlstate="22004")
+    return [str(step) for step in found]
 
 
 def _put(value: Any, steps: Sequence[str], new: Any, create: bool) -> Any:
@@ -219,7 +227,7 @@ def _place(step: str, length: int) -> int:
 def j_insert(data: str, path: str, new: str, after: int = 0) -> str:
     """`jsonb_insert`: a member that is not there yet, or an item before or after another."""
     value, fresh = _container(data, "set"), read_json(new)
-    steps = [str(step) for step in list_values(ColumnType.STRING, path) if step is not None]
+    steps = _steps(path)
     return _text(_inserted(value, steps, fresh, bool(after))) if steps else data
 
 
@@ -249,7 +257,7 @@ def _inserted(value: Any, steps: Sequence[str], new: Any, after: bool) -> Any:
 @strict
 def j_cut(data: str, path: str) -> str:
     """`#-`"""
-    steps = [str(step) for step in list_values(ColumnType.STRING, path) if step is not None]
+    steps = _steps(path)
     value = _container(data, "delete")
     return _text(_cut(value, steps)) if steps and value else data
 

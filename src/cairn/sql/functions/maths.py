@@ -12,7 +12,7 @@ from typing import Any
 from cairn.model.errors import DivisionByZero, InvalidParameter, OutOfRange
 from cairn.model.types.decimals import decode_decimal, encode_decimal, encode_shown
 from cairn.model.types.values import INT64_MAX, ColumnType, list_text, list_values
-from cairn.sql.functions.numbers import divide, i_mul, n_div, n_trunc, rounded, strict
+from cairn.sql.functions.numbers import divide, i_mul, rounded, strict
 
 MOST_FACTORS = 500
 
@@ -55,9 +55,13 @@ def i_shr(a: int, b: int) -> int:
 
 @strict
 def n_quotient(a: bytes, b: bytes) -> bytes:
-    """`div`: the whole part of a quotient."""
-    found: bytes = n_trunc(n_div(a, b))
-    return found
+    """`div`: the whole part of a quotient, not of one that was rounded before."""
+    left, right = decode_decimal(a), decode_decimal(b)
+    if not right:
+        raise DivisionByZero()
+    with localcontext() as context:
+        context.prec = 400  # more than a quotient of two decimals has before the point
+        return encode_decimal(left // right)
 
 
 def n_spread(

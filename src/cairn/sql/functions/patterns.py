@@ -183,16 +183,22 @@ _NAMED_CLASS = re.compile(r"\[:([a-z]+):\]")
 
 @lru_cache(maxsize=512)
 def regexp(pattern: str, flags: str = "", *, captures: bool = True) -> Any:
-    """A compiled expression with PostgreSQL's flags: i, n, s, x. Of what may match at a place the
-    longest counts, unless the pattern asks for little (`.*?`)."""
+    """A compiled expression with PostgreSQL's flags: i, n or m, p, s, w, x. Of what may match
+    at a place the longest counts, unless the pattern asks for little (`.*?`)."""
     body = _in_re2(pattern, is_expanded="x" in flags)
     return compiled(
         body,
         captures=captures,
         ignores_case="i" in flags,
-        by_line="n" in flags,
+        stops_at_lines=_last(flags, "nmpsw") in ("n", "m", "p"),
+        by_line=_last(flags, "nmpsw") in ("n", "m", "w"),
         longest=_MODEST.search(body) is None,
     )
+
+
+def _last(flags: str, of: str) -> str:
+    """The one that counts where several say different things."""
+    return next((each for each in reversed(flags) if each in of), "")
 
 
 def compiled(
@@ -200,6 +206,7 @@ def compiled(
     *,
     captures: bool = True,
     ignores_case: bool = False,
+    stops_at_lines: bool = False,
     by_line: bool = False,
     longest: bool = False,
 ) -> Any:
@@ -210,7 +217,7 @@ def compiled(
     options.max_mem = MAX_PROGRAM_BYTES
     options.never_capture = not captures
     options.case_sensitive = not ignores_case
-    options.dot_nl = not by_line
+    options.dot_nl = not stops_at_lines
     options.longest_match = longest
     try:
         return re2.compile(f"(?m){pattern}" if by_line else pattern, options)

@@ -24,7 +24,7 @@ _GROUP = re.compile(r"\\(\\|&|\d)")
 def regexp_flags(flags: str) -> tuple[str, int]:
     """(flags of the expression, how many to replace; 0: all)."""
     for flag in flags:
-        if flag not in "gicnsx":
+        if flag not in "gicmnpswx":
             raise InvalidParameter(f'invalid regular expression option: "{flag}"')
     return flags.replace("g", ""), 0 if "g" in flags else 1
 

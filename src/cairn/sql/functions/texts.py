@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from cairn.model import stops
 from cairn.model.errors import CairnError, InvalidParameter, InvalidText, LimitExceeded, OutOfRange
+from cairn.model.types.interval_text import MICROS_PER_DAY
 from cairn.model.types.json_text import json_text, json_value
 from cairn.model.types.values import datetime_to_micros
 from cairn.sql.functions import patterns
+from cairn.sql.functions.formats.time_reading import read_time
 from cairn.sql.functions.numbers import strict
 
 
@@ -185,48 +186,16 @@ def c_limit(count: int | None) -> int:
 # --- dates ----------------------------------------------------------------------------------------
 
 MAX_TIME_FORMAT = 200
-_FORMAT = {
-    "YYYY": "%Y",
-    "YY": "%y",
-    "MONTH": "%B",
-    "MON": "%b",
-    "MM": "%m",
-    "DDD": "%j",
-    "DD": "%d",
-    "DAY": "%A",
-    "DY": "%a",
-    "HH24": "%H",
-    "HH12": "%I",
-    "HH": "%I",
-    "MI": "%M",
-    "SS": "%S",
-    "US": "%f",
-    "AM": "%p",
-    "PM": "%p",
-    "TZ": "%Z",
-}
-_PIECE = re.compile("|".join(sorted(_FORMAT, key=len, reverse=True)) + '|"[^"]*"', re.IGNORECASE)
-
-
-@lru_cache(maxsize=256)
-def _strftime(pattern: str) -> str:
-    """Picodata takes strftime's spelling, PostgreSQL its own; a `%` tells them apart."""
-    if "%" in pattern:
-        return pattern
-
-    def piece(match: re.Match[str]) -> str:
-        word = match.group()
-        return word[1:-1] if word[0] == '"' else _FORMAT[word.upper()]
-
-    return _PIECE.sub(piece, pattern)
 
 
 @strict
 def c_to_date(text: str, pattern: str) -> int:
     if len(pattern) > MAX_TIME_FORMAT:
         raise InvalidText(f"a format of more than {MAX_TIME_FORMAT} characters", sqlstate="22007")
+    if "%" not in pattern:  # Picodata takes strftime's spelling, PostgreSQL its own
+        return read_time(text, pattern)
     try:
-        value = datetime.strptime(text, _strftime(pattern))
+        value = datetime.strptime(text, pattern)
     except (ValueError, IndexError, OverflowError, re.error):  # whatever strptime stumbles over
         raise InvalidText(
             f'invalid value "{short(text)}" for the format "{pattern}"', sqlstate="22007"
@@ -235,6 +204,13 @@ def c_to_date(text: str, pattern: str) -> int:
         return datetime_to_micros(value.replace(tzinfo=value.tzinfo or UTC))
     except OverflowError:
         raise OutOfRange("timestamp out of range", sqlstate="22008") from None
+
+
+@strict
+def c_to_day(text: str, pattern: str) -> int:
+    """`to_date`: the day alone."""
+    micros: int = c_to_date(text, pattern)
+    return micros - micros % MICROS_PER_DAY
 
 
 # --- JSON -----------------------------------------------------------------------------------------

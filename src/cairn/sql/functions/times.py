@@ -97,7 +97,9 @@ def t_trunc(word: str, micros: int) -> int:
     year = value.year - value.year % size
     if unit in ("century", "millennium"):
         year = (_ceiled(value.year, size) - 1) * size + 1
-    return datetime_to_micros(value.replace(year=max(year, 1), month=1, day=1))
+    if year < 1:
+        raise OutOfRange("timestamp out of range", sqlstate="22008")
+    return datetime_to_micros(value.replace(year=year, month=1, day=1))
 
 
 @strict

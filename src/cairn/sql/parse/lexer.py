@@ -59,6 +59,12 @@ def _unescape(match: re.Match[str]) -> str:
         return _char(int(body[1:], 16))
     if body[0] in "01234567":
         return _char(int(body, 8))
+    if body in ("u", "U"):
+        raise SyntaxProblem(
+            "invalid Unicode escape",
+            hint="Unicode escapes must be \\uXXXX or \\UXXXXXXXX.",
+            sqlstate="22025",
+        )
     return _ESCAPES.get(body, body)
 
 

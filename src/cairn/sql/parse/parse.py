@@ -205,6 +205,8 @@ def _check_place(found: list[Token], index: int, text: str) -> None:
     following = found[index + 1] if index + 1 < len(found) else None
     if token.is_op(",") and _ends_list(following):
         raise syntax_error(following, text)
+    if token.is_word("as") and (following is None or following.is_op(",", ")")):
+        raise syntax_error(following, text)
     if following is None:
         return
     if following.text == "&" and token.is_word("u") and following.start == token.start + 1:

@@ -33,6 +33,7 @@ from cairn.sql.plan.buckets import (
 )
 from cairn.sql.plan.links import linked
 from cairn.sql.plan.shaping.by_key import by_key
+from cairn.sql.plan.shaping.copied import copied
 from cairn.sql.plan.shaping.subqueries import asked_at_once
 from cairn.sql.plans import Fragment, Places, PointRead, ScatterRead
 from cairn.sql.render.render import Renderer
@@ -54,7 +55,8 @@ def read_by_key(query: Query, catalog: Catalog, key: Key, tier: str | None) -> P
     slots = Slots()
     bucket = key_bucket(catalog, key)
     mark = slots.computed(BUCKET, bucket)
-    sql = Renderer(slots, bucket=mark).query(query)
+    asked = copied(query, catalog, in_one_bucket=True)
+    sql = Renderer(slots, bucket=mark).query(asked)
     return PointRead(sql, slots.bind(), bucket, tier, query, places_of(slots, catalog, key))
 
 
@@ -76,7 +78,8 @@ def read_alone(query: Query, catalog: Catalog, rel: int) -> ScatterRead | None:
     asked = asked_at_once(query, catalog)
     slots = Slots()
     renderer = Renderer(slots, marks=True)
-    sql = renderer.query(linked(asked) if isinstance(asked, Select) else asked)
+    tied = linked(asked) if isinstance(asked, Select) else asked
+    sql = renderer.query(copied(tied, catalog))
     way = by_key(asked, catalog, renderer)
     columns = output(query)
     types = tuple(type_ for _, type_ in columns)

@@ -63,6 +63,7 @@ from cairn.sql.plan.pieces import (
 )
 from cairn.sql.plan.point import read_alone, read_anywhere, read_by_key
 from cairn.sql.plan.shaping.by_key import by_key
+from cairn.sql.plan.shaping.copied import copied
 from cairn.sql.plan.shaping.lookups import lookups
 from cairn.sql.plan.shaping.shape import shaped
 from cairn.sql.plans import Exchange, Fragment, Meeting, ReadPlan, ScatterRead, Step
@@ -197,7 +198,8 @@ class Gather:
 
     def fragment(self, block: Select) -> Fragment:
         slots = Slots()
-        renderer, tied = Renderer(slots, marks=True), linked(block)
+        renderer, tied = Renderer(slots, marks=True), copied(linked(block), self.catalog)
+        assert isinstance(tied, Select)
         sql, by_hash = renderer.query(tied), grouped(tied, renderer) if _is_merged(block) else ""
         scans = scans_in(block)
         tier = check_one_tier(scans)

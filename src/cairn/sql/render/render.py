@@ -38,11 +38,12 @@ from cairn.sql.ir import (
     is_tied,
     output,
 )
+from cairn.sql.render.copies import Copies, copies_of
 from cairn.sql.render.lists import rows_of_series, unnested, value_of
 from cairn.sql.render.once import fenced, lifted
 from cairn.sql.render.slots import Slots
 from cairn.sql.scales import scales
-from cairn.sql.zeros import is_key
+from cairn.sql.zeros import is_key, with_keys
 
 _LIFTED = 1_000_000  # relations from here on are nobody else's
 _INFIX = {"=", "<>", "<", "<=", ">", ">=", ">>", "&"}
@@ -85,6 +86,7 @@ class Renderer:
         self.bucket = bucket  # `?n` of the one bucket that every sharded table is read in
         self.marks = marks  # leave marks for `with_ranges`
         self._lifted = 0  # queries that were put below others
+        self._copies: Copies = {}
         self.aliases: dict[int, str] = {}  # relations that are not called r<number>
         self.scanned: dict[int, tuple[str, list[str]]] = {}  # what is said of them in another way
 
@@ -278,7 +280,7 @@ class Renderer:
         names = ", ".join(f"x{at}" for at in range(len(node.names)))
         left, right = node.left, node.right
         if node.op == "UNION" and _has_zeros(node):
-            left, right = _with_keys(left), _with_keys(right)
+            left, right = with_keys(left), with_keys(right)
         first, step = self._operand(left, False), self._operand(right, False)
         own = f"w{node.number}"
         query = f"{first} {node.op} {step}"
@@ -358,6 +360,7 @@ class Renderer:
 
     def rows(self, node: Select) -> str:
         """FROM and WHERE."""
+        self._copies |= copies_of(node, self.column, self.expr)
         source, conditions = self._source(node.source, nullable=False)
         if node.where is not None:
             conditions = [*conditions, self.expr(node.where)]
@@ -409,6 +412,8 @@ class Renderer:
                 return text, []
             case Derived(rel=rel, query=query):
                 text = fenced(query, self.query(query))
+                if node.is_copied:
+                    text = f"SELECT * FROM ({text}) LIMIT -1"
                 self.name_columns(rel)
                 return f"({text}) AS r{rel}", []
             case Join(kind=kind, left=left, right=right, on=on):
@@ -432,12 +437,22 @@ class Renderer:
             return self.scanned[node.rel]
         alias = f"r{node.rel}"
         named = named_scan(node)
-        if node.table.is_global or not (self.bucket or self.marks):
-            return named, []
-        if self.bucket is not None:
-            condition = f"{alias}.{BUCKET_COLUMN} = {self.bucket}"
-        else:
+        is_narrowed = not node.table.is_global and (self.bucket is not None or self.marks)
+        if self.bucket is None:
             condition = f"/*buckets:{alias}*/"
+        else:
+            condition = f"{alias}.{BUCKET_COLUMN} = {self.bucket}"
+            if node.table.lies_together:  # or SQLite takes it for a few rows, and no other index
+                condition = f"likelihood({condition}, 1.0)"
+        if node.is_copied:
+            # SQLite takes a query with a LIMIT as it is, and makes an index for its rows.
+            columns, own = self._copies[node.rel]
+            own = [] if nullable else own  # WHERE is asked of the joined rows then
+            where = " AND ".join([condition] * is_narrowed + own) or "1"
+            shown = ", ".join(columns) or "1"
+            return f"(SELECT {shown} FROM {named} WHERE {where} LIMIT -1) AS {alias}", []
+        if not is_narrowed:
+            return named, []
         if nullable:  # in WHERE it would throw away rows that the outer join has to keep
             return f"(SELECT * FROM {named} WHERE {condition}) AS {alias}", []
         return named, [condition]
@@ -454,19 +469,6 @@ def _keys(node: Query) -> list[str]:
         _key_of(f"x{at}") if type_ is ColumnType.DECIMAL and scale is None else f"x{at}"
         for at, ((_, type_), scale) in enumerate(kinds)
     ]
-
-
-def _with_keys(node: Query) -> Query:
-    """The terms of a recursion: SQLite wants them as they are, not inside of another query."""
-    if not isinstance(node, Select):
-        return node
-    items = tuple(
-        replace(item, expr=Call(ColumnType.DECIMAL, "n_key", (item.expr,)))
-        if item.expr.type is ColumnType.DECIMAL and not is_key(item.expr)
-        else item
-        for item in node.items
-    )
-    return replace(node, items=items)
 
 
 def _has_zeros(node: Query) -> bool:

@@ -91,13 +91,18 @@ def _set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
         return _constraints(cursor, catalog)
     if _is_own_role(cursor):
         return OtherStatement("SET", SessionPlan("reset", "session_authorization"))
-    cursor.accept_one("session", "local")
+    is_local = cursor.accept_one("session", "local") == "local"
     if cursor.accept("time", "zone"):
         name = "timezone"
     else:
         name = _dotted(cursor)
         if not cursor.accept_op("="):
             cursor.expect("to")
+    following = cursor.peek(1)
+    if following is None and cursor.accept("default"):
+        if is_local:
+            raise Unsupported("SET LOCAL … TO DEFAULT is not supported", hint="name the value")
+        return OtherStatement("SET", SessionPlan("reset", name))
     parts = []
     while cursor.peek() is not None:
         token = cursor.take()
@@ -105,7 +110,7 @@ def _set(cursor: Cursor, catalog: Catalog) -> OtherStatement:
     if not parts:
         raise cursor.error()
     value = "".join(f", {p}" if p != "," and at else p for at, p in enumerate(parts) if p != ",")
-    return OtherStatement("SET", SessionPlan("set", name, value))
+    return OtherStatement("SET", SessionPlan("set", name, value, is_local=is_local))
 
 
 def _constraints(cursor: Cursor, catalog: Catalog) -> OtherStatement:
@@ -166,7 +171,7 @@ def _show(cursor: Cursor, catalog: Catalog) -> OtherStatement:
 
 
 def _reset(cursor: Cursor, catalog: Catalog) -> OtherStatement:
-    name = _dotted(cursor)
+    name = "timezone" if cursor.accept("time", "zone") else _dotted(cursor)
     cursor.end()
     return OtherStatement("RESET", SessionPlan("reset", name))
 

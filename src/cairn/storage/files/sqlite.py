@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -196,13 +197,16 @@ def insert_many(
 
 
 def is_disk_full(problem: BaseException) -> bool:
+    if isinstance(problem, OSError):
+        return problem.errno in (errno.ENOSPC, errno.EDQUOT)
     return isinstance(problem, apsw.FullError)
 
 
 def explained(problem: BaseException) -> str:
     """One line for the administrator of an instance that has to stop."""
     if is_disk_full(problem):
-        return f"no space left for the database ({problem}): free space and restart"
+        said = problem.strerror if isinstance(problem, OSError) else problem
+        return f"no space left for the database ({said}): free space and restart"
     if is_damage(problem):
         return "a page of the file is damaged: its checksum is wrong"
     if isinstance(problem, apsw.IOError):

@@ -3,7 +3,7 @@
 import { h, draw, by } from "./dom.js";
 import { banner, figures, cluster, bucketMap, links } from "./cluster.js";
 import { History, charts, timeAt } from "./charts.js";
-import { TABS, tab, queryBox, signalSql, shapeSql, sheet, errorText } from "./tabs.js";
+import { TABS, question, tab, queryBox, signalSql, shapeSql, sheet, errorText } from "./tabs.js";
 import { Events, history } from "./events.js";
 
 const PARTS = { "": "Overview", links: "Links", tables: "Tables", sessions: "Sessions", statements: "Statements",
@@ -94,7 +94,7 @@ async function takeTab() {
   const name = part(), now = Date.now();
   if (TABS[name] && state.overview?.me && !document.hidden && now - (state.asked[name] ?? 0) >= TABS[name].every * 1000) {
     state.asked[name] = now;
-    state.answers[name] = await sql(TABS[name].sql);
+    state.answers[name] = await sql(question(name, state));
     show();
   }
   setTimeout(takeTab, 250);
@@ -235,7 +235,11 @@ document.addEventListener("keydown", (event) => {
   if (event.target.id === "sql" && event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); actions.run(); }
 });
 document.addEventListener("input", ({ target }) => {
-  if (target.dataset.input === "filter") state.filters[target.dataset.tab] = target.value;
+  if (target.dataset.input === "filter") {
+    const { tab: name } = target.dataset;
+    state.filters[name] = target.value;
+    if (TABS[name].most) state.asked[name] = 0;  // asked again at the next turn
+  }
   if (target.dataset.input === "moment") state.moment = Number(target.value) === Number(target.max) ? null : Number(target.value);
   if (target.dataset.input) show();
 });

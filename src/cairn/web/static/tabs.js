@@ -7,10 +7,10 @@ export const TABS = {
   tables: {
     title: "Tables", every: 10,
     sql: "SELECT table_name, coalesce(tier, 'global') AS tier, sum(rows) AS rows, sum(bytes) AS bytes, sum(index_bytes) AS index_bytes, max(skew) AS skew, "
-      + "string_agg(coalesce(replicaset, 'all') || ': ' || rows, ', ') AS parts FROM _cairn_table_stats GROUP BY table_name, tier",
+      + "string_agg(coalesce(replicaset, 'all') || ': ' || rows, ', ' ORDER BY replicaset) AS parts FROM _cairn_table_stats GROUP BY table_name, tier",
     order: ["bytes", -1],
-    columns: [["table_name", "Table"], ["tier", "Tier"], ["rows", "Rows", short], ["bytes", "Bytes", bytes], ["index_bytes", "Of indexes", bytes],
-      ["skew", "Skew", short, "the fullest replicaset against an even share: 1 is even"], ["parts", "Rows by replicaset"]],
+    columns: [["table_name", "Table", null, "", "name"], ["tier", "Tier"], ["rows", "Rows", short], ["bytes", "Bytes", bytes], ["index_bytes", "Of indexes", bytes],
+      ["skew", "Skew", short, "the fullest replicaset against an even share: 1 is even"], ["parts", "Rows by replicaset", (text) => text.replaceAll(": ", ":\u00a0"), "", "parts"]],
     row: (row) => h("button", { type: "button", class: "small", "data-action": "shape", "data-table": row.table_name }, "Columns"),
     empty: "There are no tables that you may read.",
   },
@@ -26,9 +26,10 @@ export const TABS = {
     empty: "Nobody is connected over PostgreSQL's protocol.",
   },
   statements: {
-    title: "Statements", every: 5,
-    sql: "SELECT query, kind, sum(calls) AS calls, sum(errors) AS errors, sum(total_ms) AS total_ms, sum(total_ms) / sum(calls) AS mean_ms, max(max_ms) AS max_ms, "
-      + "sum(rows) AS rows, sum(hops) AS hops, sum(bytes) AS bytes FROM _cairn_statements WHERE query <> '<insufficient privilege>' AND query NOT LIKE '%\_cairn\_%' GROUP BY query, kind ORDER BY 5 DESC LIMIT 200",
+    title: "Statements", every: 5, most: 200,
+    sql: (find) => "SELECT query, kind, sum(calls) AS calls, sum(errors) AS errors, sum(total_ms) AS total_ms, sum(total_ms) / sum(calls) AS mean_ms, max(max_ms) AS max_ms, "
+      + "sum(rows) AS rows, sum(hops) AS hops, sum(bytes) AS bytes FROM _cairn_statements WHERE query <> '<insufficient privilege>' AND query NOT LIKE '%\_cairn\_%'"
+      + (find && ` AND position(lower(${quote(find)}) IN lower(query || ' ' || kind)) > 0`) + " GROUP BY query, kind ORDER BY 5 DESC LIMIT 200",
     order: ["total_ms", -1],
     columns: [["query", "Statement", null, "", "text"], ["kind", "Kind"], ["calls", "Calls", short], ["errors", "Errors", short], ["total_ms", "Total", ms],
       ["mean_ms", "Mean", ms], ["max_ms", "Longest", ms], ["rows", "Rows", short], ["hops", "Hops", short, "questions to other instances"],
@@ -55,21 +56,24 @@ export const TABS = {
     title: "Settings", every: 10,
     sql: "SELECT key, scope, value FROM _pico_db_config",
     order: ["key", 1],
-    columns: [["key", "Setting"], ["scope", "Tier"], ["value", "Value"]],
+    columns: [["key", "Setting"], ["scope", "Tier"], ["value", "Value", null, "", "text"]],
     empty: "There are no settings.",
   },
 };
 
+/** What a part asks. Where not all can be shown, the cluster does the finding. */
+export const question = (name, state) => typeof TABS[name].sql === "string" ? TABS[name].sql : TABS[name].sql(state.filters[name] ?? "");
+
 const shown = (value) => value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
 
 export function tab(name, state) {
-  const { title, sql, columns, row: tools, empty } = TABS[name], answer = state.answers[name];
+  const { title, columns, row: tools, empty } = TABS[name], answer = state.answers[name];
   const filter = (state.filters[name] ?? "").toLowerCase();
   return [
     h("h1", {}, title),
     h("div", { class: "tools" },
       h("label", {}, "Find ", h("input", { type: "search", id: `find-${name}`, "data-input": "filter", "data-tab": name, "data-keep": true })),
-      h("details", { class: "more" }, h("summary", {}, "This is SQL"), h("pre", { class: "wide" }, sql))),
+      h("details", { class: "more" }, h("summary", {}, "This is SQL"), h("pre", { class: "wide" }, question(name, state)))),
     answer?.error && h("p", { class: "error", role: "alert" }, errorText(answer.error)),
     !answer && h("p", { class: "mute" }, "Asking …"),
     answer?.rows && (answer.rows.length === 0 ? h("p", {}, empty) : table(name, columns, objects(answer), tools, state, filter)),
@@ -93,9 +97,9 @@ function table(name, columns, rows, tools, state, filter) {
   });
   const isNumber = (column) => rows.some((row) => typeof row[column] === "number");
   return h("div", { class: "wide", tabindex: 0, role: "region", "aria-label": `${TABS[name].title}, table` }, h("table", {},
-    h("caption", {}, `${found.length} of ${rows.length}`),
-    h("thead", {}, h("tr", {}, columns.map(([column, title, , about]) =>
-      h("th", { scope: "col", class: isNumber(column) ? "n" : "", "aria-sort": column === key ? (sign > 0 ? "ascending" : "descending") : "none", title: about || null },
+    h("caption", {}, rows.length === TABS[name].most ? `the ${rows.length} that took the most time` : `${found.length} of ${rows.length}`),
+    h("thead", {}, h("tr", {}, columns.map(([column, title, , about, kind]) =>
+      h("th", { scope: "col", class: !kind && isNumber(column) ? "n" : "", "aria-sort": column === key ? (sign > 0 ? "ascending" : "descending") : "none", title: about || null },
         h("button", { type: "button", "data-action": "order", "data-tab": name, "data-column": column }, title, column === key ? (sign > 0 ? "\u00a0▲" : "\u00a0▼") : ""))),
       tools && h("th", { scope: "col" }, h("span", { class: "hidden" }, "Do")))),
     h("tbody", {}, found.map((row) => h("tr", {}, columns.map(([column, , show, , kind]) =>

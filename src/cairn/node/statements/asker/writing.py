@@ -15,6 +15,9 @@ from cairn.model.errors import (
     CairnError,
     CasRetry,
     NumbersNeeded,
+    OutcomeUnknown,
+    PartialWrite,
+    QueryCanceled,
     Unreachable,
 )
 from cairn.model.log.packed_rows import PackedRows
@@ -86,6 +89,30 @@ class Writes:
         """Physical rows by their buckets, each to the replicaset that owns it."""
         statement = _Statement(self._reads, {}, context)
         return await statement.insert_rows(table, tier, sql, rows, is_bulk)
+
+    async def run_many(
+        self,
+        plan: plans.PointWrite | plans.ShardedInsert,
+        rows: list[tuple[int, plans.Row]],
+        context: Context,
+    ) -> bool:
+        """Several executions of one statement that come together, as one: on each replicaset all of
+        them or none. False: nothing was done. Each has to be run by itself then: one is refused,
+        or changes no row, and only that tells which.
+        """
+        if isinstance(plan, plans.PointWrite) and _may_take_long(self._owners, plan):
+            return False
+        found: defaultdict[int, list[Row]] = defaultdict(list)
+        for bucket, row in rows:
+            found[bucket].append(row)
+        statement = _Statement(self._reads, {}, context)
+        try:
+            await statement.insert_rows(plan.table, plan.tier, plan.sql, found, must_change=True)
+        except (OutcomeUnknown, PartialWrite, QueryCanceled):
+            raise
+        except CairnError:
+            return False
+        return True
 
     async def insert_packed(
         self, table: Table, tier: str, rows: PackedRows, context: Context
@@ -340,24 +367,29 @@ class _Statement:
         sql: str,
         rows: dict[int, list[Row]],
         is_bulk: bool = False,
+        *,
+        must_change: bool = False,
     ) -> int:
         """Neighbours on disk go in together, so that fewer pages are touched."""
+
+        def asked(buckets: tuple[int, ...]) -> WriteRequest:
+            given = tuple(chain.from_iterable(map(rows.__getitem__, buckets)))
+            return WriteRequest(
+                table.id,
+                table.schema_version,
+                sql,
+                given,
+                buckets=buckets,
+                must_change=len(given) if must_change else None,
+                operation=self._operation,
+                is_bulk=is_bulk,
+            )
 
         def requests(only: Ranges | None) -> dict[str, WriteRequest]:
             self._owners.check_operable(table, is_begun=self._is_begun(only))
             wanted = rows if only is None else [each for each in rows if contains(only, each)]
-            return {
-                owner: WriteRequest(
-                    table.id,
-                    table.schema_version,
-                    sql,
-                    tuple(chain.from_iterable(map(rows.__getitem__, buckets))),
-                    buckets=buckets,
-                    operation=self._operation,
-                    is_bulk=is_bulk,
-                )
-                for owner, buckets in self._owners.routes.group(tier, wanted).items()
-            }
+            groups = self._owners.routes.group(tier, wanted)
+            return {owner: asked(buckets) for owner, buckets in groups.items()}
 
         return await self._dispatch.write_all(requests, may_end=len(rows) > FEW_BUCKETS)
 

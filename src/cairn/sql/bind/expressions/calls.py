@@ -31,7 +31,12 @@ from cairn.sql.bind.expressions.lists import (
     slice_of,
     sorting_key,
 )
-from cairn.sql.bind.expressions.ordered_sets import ORDERED_SETS, array_of, ordered_set
+from cairn.sql.bind.expressions.ordered_sets import (
+    HYPOTHETICAL,
+    ORDERED_SETS,
+    array_of,
+    ordered_set,
+)
 from cairn.sql.bind.expressions.sequences import current_value, next_value
 from cairn.sql.bind.outer_aggregates import asked_of, is_asked, owner_of
 from cairn.sql.bind.scope import MAX_ARGUMENTS, Scope
@@ -43,11 +48,13 @@ from cairn.sql.ir import (
     Order,
     SubQuery,
     Window,
+    columns_in,
     output,
 )
 from cairn.sql.parse.dialect import walk_position
 from cairn.sql.parse.tree import allow, name_of, refuse
 from cairn.sql.typing_rules import (
+    EXPLICIT,
     JB,
     JSON,
     UNORDERED,
@@ -202,6 +209,9 @@ def _within(scope: Scope, node: exp.WithinGroup, condition: exp.Expr | None = No
         holds = bind_boolean(scope, condition, "FILTER") if condition is not None else None
     finally:
         scope.no_aggregates, scope.no_windows = forbidden, windows
+    has_sets = scope.parent is not None and scope.parent.has_sets
+    if has_sets and name in HYPOTHETICAL and any(map(columns_in, args)):
+        raise refuse(node, f"{name} of a column beside several grouping sets")
     looked_at, found = ordered_set(scope.binder, name, args, order, holds, walk_position(node))
     if owner_of(scope, list(looked_at)) is not scope:
         raise refuse(node, "WITHIN GROUP over columns of an outer query")
@@ -288,6 +298,8 @@ def _frame(scope: Scope, spec: exp.Expr | None, order: tuple[Order, ...]) -> str
     if spec is None:
         return ""
     kind = str(spec.args["kind"]).upper()
+    if kind == "GROUPS" and not order:
+        raise CairnError("GROUPS mode requires an ORDER BY clause", sqlstate="42P20")
 
     def bound(which: str, missing: str) -> str:
         value, side = spec.args.get(which), str(spec.args.get(f"{which}_side") or "")
@@ -384,6 +396,8 @@ def _exists(scope: Scope, node: exp.Exists) -> Expr:
 
 def _bracket(scope: Scope, node: exp.Bracket) -> Expr:
     inner = bind_expr(scope, node.this)
+    if inner.type is JB:
+        return _member(scope, node, inner)
     is_list = inner.type in ELEMENTS
     if len(node.expressions) != 1 or not (is_list or inner.type in JSON):
         raise refuse(node, "this subscript")
@@ -403,6 +417,23 @@ def _bracket(scope: Scope, node: exp.Bracket) -> Expr:
             return item_of(inner, key)
         return Call(ColumnType.ANY, "c_index", (inner, key))
     return Call(ColumnType.ANY, "c_index", (inner, scope.binder.coerce(key, S)))
+
+
+def _member(scope: Scope, node: exp.Bracket, inner: Expr) -> Expr:
+    """`j['a'][0]` of JSONB is `j #> '{a,0}'`; a column that is declared ARRAY counts from 1."""
+    keys: list[Expr] = []
+    for each in node.expressions:
+        if isinstance(each, exp.Slice):
+            raise CairnError("jsonb subscript does not support slices", sqlstate="42804")
+        key = bind_expr(scope, each)
+        if key.type not in (None, I, S):
+            raise CairnError(
+                f"subscript type {key.type} is not supported",
+                hint="jsonb subscript must be coercible to either integer or text.",
+                sqlstate="42804",
+            )
+        keys.append(scope.binder.coerce(key, S, EXPLICIT))
+    return folded(Call(JB, "c_json_deep", (inner, *keys)))
 
 
 def _trim(scope: Scope, node: exp.Trim) -> Expr:

@@ -13,7 +13,15 @@ from cairn.model import stops
 from cairn.model.errors import CairnError, SyntaxProblem, UndefinedColumn, Unsupported
 from cairn.model.types.decimals import decode_decimal, encode_decimal
 from cairn.model.types.enums import EnumType
-from cairn.model.types.values import ELEMENTS, INT64_MAX, INT64_MIN, LISTS, ColumnType
+from cairn.model.types.intervals import decode_interval, encode_interval
+from cairn.model.types.values import (
+    ELEMENTS,
+    INT64_MAX,
+    INT64_MIN,
+    LISTS,
+    ColumnType,
+    is_too_small,
+)
 from cairn.model.types.widths import WHOLES, Width, width_of_word
 from cairn.sql.bind.enums import as_text, cast_to, cast_to_list, of_one_enum
 from cairn.sql.bind.expressions.functions import folded, scalar
@@ -143,7 +151,7 @@ def number(text: str) -> Const:
     """A numeric literal: `1.5` is DECIMAL, `1e3` DOUBLE, too big for INTEGER is DECIMAL."""
     if "e" in text.lower():
         value = float(text)
-        if value == float("inf"):
+        if value == float("inf") or is_too_small(value, text):
             raise CairnError(f'"{text}" is out of range for type double', sqlstate="22003")
         return Const(D, value)
     if "." in text or not INT64_MIN <= int(text) <= INT64_MAX:
@@ -435,6 +443,12 @@ def _cast(scope: Scope, node: exp.Cast) -> Expr:
     if sizes and to in (T, M, H):
         name = "h_round" if to is H else "t_round"
         return folded(Call(to, name, (found, Const(I, min(sizes[0], 6)))))
+    if sizes and to is V and sizes[0] < 6:
+        if not isinstance(found, Const):
+            raise Unsupported("INTERVAL(p) of what is no literal is not supported")
+        if not isinstance(found.value, bytes):  # NULL
+            return found
+        return Const(V, encode_interval(decode_interval(found.value).rounded(sizes[0])))
     if sizes and to is S:
         return Call(S, "c_left", (found, Const(I, sizes[0])))
     return found

@@ -55,6 +55,12 @@ def json_maker(binder: Binder, name: str, args: Sequence[Expr], position: int | 
             )  # fmt: skip
         parts: list[Expr] = []
         for key, value in zip(args[::2], args[1::2], strict=True):
+            if key.type in JSON or key.type in ELEMENTS:
+                raise CairnError(
+                    "key value must be scalar, not array, composite, or json",
+                    sqlstate="22023",
+                    position=position,
+                )
             parts += (binder.coerce(key, S, ASSIGNMENT), to_json(binder, value))
         return Call(MAP, "j_object", tuple(parts))
     if len(args) != 1 or (name == "array_to_json" and args[0].type not in ELEMENTS):

@@ -57,7 +57,23 @@ def interval_of(node: exp.Expr) -> Interval | None:
             position=walk_position(node),
         )
     unit = node.args.get("unit")
-    return parse_interval(f"{value.name} {unit.name}" if unit is not None else value.name)
+    if unit is None:
+        size = parse_interval(value.name)
+    elif isinstance(unit, exp.IntervalSpan):  # a bare number counts the smaller of the two
+        size = parse_interval(f"{value.name} {unit.expression.name}")
+    elif isinstance(unit, exp.Anonymous):  # INTERVAL '1.234' SECOND(2)
+        return parse_interval(f"{value.name} {unit.this}").rounded(_digits(unit))
+    else:
+        size = parse_interval(f"{value.name} {unit.name}")
+    return size.rounded(_digits(node.to)) if isinstance(node, exp.Cast) else size
+
+
+def _digits(node: exp.Expr) -> int:
+    """Behind the point of the seconds; 6 if nothing is said."""
+    names = [each.name for each in node.expressions]
+    if len(names) > 1 or (names and not names[0].isdigit()):
+        raise refuse(node, "this kind of interval")
+    return min(int(names[0]), 6) if names else 6
 
 
 def _array(scope: Scope, node: exp.Array) -> Expr:

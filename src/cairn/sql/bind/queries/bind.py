@@ -32,6 +32,7 @@ from cairn.sql.bind.queries.sets import (
     bind_values,
     order_positions,
 )
+from cairn.sql.bind.queries.sorted_sources import in_order_of_source
 from cairn.sql.bind.queries.with_ties import wants_ties, with_ties
 from cairn.sql.bind.scope import Binder, BlockNames, Scope
 from cairn.sql.ir import (
@@ -141,6 +142,8 @@ def _bind_select(scope: Scope, tree: exp.Select) -> Select:
             else bind_relation(scope, join.this)
         )
     for each in tree.args.get("windows") or ():
+        if name_of(each.this) in scope.windows:
+            raise CairnError(f'window "{name_of(each.this)}" is already defined', sqlstate="42P20")
         scope.windows[name_of(each.this)] = each
     where = None
     if tree.args.get("where") is not None:
@@ -170,7 +173,7 @@ def _bind_select(scope: Scope, tree: exp.Select) -> Select:
         if on:
             raise refuse(tree, "DISTINCT ON beside an aggregate of an outer query")
         checked = answered(checked, scope.asked)
-    found = first_of_each(scope.binder, checked, on) if on else checked
+    found = first_of_each(scope.binder, checked, on) if on else in_order_of_source(checked)
     node = tree.args.get("limit")
     return with_ties(scope.binder, found, node) if node and wants_ties(node) else found
 

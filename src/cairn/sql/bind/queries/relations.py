@@ -90,13 +90,17 @@ def _cte_query(cte: Cte) -> Query:
     return query
 
 
-def _derived(scope: Scope, query: Query, alias: str, columns: list[str]) -> Rel:
-    shown = output(query)
-    if len(columns) > len(shown):
+def _check_aliases(alias: str, columns: list[str], found: int) -> None:
+    if len(columns) > found:
         raise CairnError(
-            f'table "{alias}" has {len(shown)} columns available but {len(columns)} specified',
+            f'table "{alias}" has {found} columns available but {len(columns)} columns specified',
             sqlstate="42P10",
         )
+
+
+def _derived(scope: Scope, query: Query, alias: str, columns: list[str]) -> Rel:
+    shown = output(query)
+    _check_aliases(alias, columns, len(shown))
     names = columns + [name for name, _ in shown[len(columns) :]]
     rel = scope.binder.next_rel()
     types = [type_ for _, type_ in shown]
@@ -174,6 +178,7 @@ def _table(scope: Scope, node: exp.Table) -> Rel:
         return _view(scope, view, shown, columns)
     table = scope.binder.table(name, position, catalog)
     rel = scope.binder.next_rel()
+    _check_aliases(shown, columns, len(table.shown_columns))
     aliases = iter(columns)
     names = [each.name if each.is_hidden else next(aliases, each.name) for each in table.columns]
     names = [

@@ -21,6 +21,9 @@ def rows_into_from(tree: exp.Select) -> None:
     if len(found) != 1 or tree.args.get("group") or any(map(_aggregates, tree.expressions)):
         return
     (call,) = found
+    distinct = tree.args.get("distinct")
+    if distinct is not None and distinct.args.get("on") is not None:
+        raise refuse(call, f"{call.this} beside DISTINCT ON")  # it is called for the rows that stay
     if str(call.this).lower().endswith(("_each", "_each_text")):  # a row of two columns
         raise refuse(call, f"{call.this} outside of FROM")
     name = exp.to_identifier(str(call.this).lower())

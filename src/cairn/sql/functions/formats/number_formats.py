@@ -11,7 +11,7 @@ from cairn.model.errors import InvalidText, Unsupported
 from cairn.model.types.decimals import decode_decimal
 from cairn.sql.functions.numbers import strict
 
-_PART = re.compile(r'(?i)fm|sg|pl|mi|pr|eeee|th|rn|"(?:[^"\\]|\\.)*"|.', re.DOTALL)
+_PART = re.compile(r'(?i)fm|sg|pl|mi|pr|sp|eeee|th|rn|"(?:[^"\\]|\\.)*"?|\\"|.', re.DOTALL)
 
 
 @dataclass
@@ -64,10 +64,13 @@ def _pattern(text: str) -> _Pattern:
                 raise InvalidText(f'cannot use "{upper}" twice', sqlstate="42601")
             found.sign = upper
             found.parts.append(("sign", upper))
-        elif upper in ("EEEE", "TH", "RN", "L"):
+        elif upper in ("EEEE", "TH", "RN", "L", "B", "C", "SP"):
             raise Unsupported(f'the pattern "{word}" of to_char is not supported')
         else:
-            shown = re.sub(r"\\(.)", r"\1", word[1:-1]) if word[0] == '"' and word[1:] else word
+            if word[0] == '"':
+                inner = word[1:-1] if word.endswith('"') and word[1:] else word[1:]
+                word = re.sub(r"\\(.)", r"\1", inner)
+            shown = '"' if word == '\\"' else word
             found.parts.append(("text", shown))
     return found
 

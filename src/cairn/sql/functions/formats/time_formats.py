@@ -101,7 +101,9 @@ _CASED: dict[str, Make] = {
     "tz": lambda t: "utc",
 }
 _WORDS = sorted((*_FIELDS, *_CASED), key=len, reverse=True)
-_PIECE = re.compile(rf'(FM)?({"|".join(map(re.escape, _WORDS))})(th|TH)?|"([^"]*)"', re.IGNORECASE)
+_PIECE = re.compile(
+    rf'(FM)?({"|".join(map(re.escape, _WORDS))})(th|TH)?|"((?:[^"\\]|\\.)*)"?|\\(")', re.IGNORECASE
+)
 
 
 @lru_cache(maxsize=256)
@@ -112,9 +114,9 @@ def pieces(pattern: str) -> tuple[tuple[str, Make | None, bool, str], ...]:
     for match in _PIECE.finditer(pattern):
         text += pattern[at : match.start()]
         at = match.end()
-        bare, word, ordinal, quoted = match.groups()
-        if word is None:
-            text += quoted
+        bare, word, ordinal, quoted, mark = match.groups()
+        if word is None:  # inside of quotes a backslash lets the next letter stand for itself
+            text += mark or re.sub(r"\\(.)", r"\1", quoted)
             continue
         make = _CASED.get(word) or _CASED.get(word.capitalize()) or _FIELDS[word.upper()]
         found.append((text, make, bare is not None, ordinal or ""))

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from cairn.model import stops
-from cairn.model.errors import CairnError, DivisionByZero, LimitExceeded
+from cairn.model.errors import CairnError, DivisionByZero, LimitExceeded, UndefinedObject
 from cairn.model.types.decimals import CONTEXT
 from cairn.sql.functions import numbers
 from cairn.sql.functions.jsonpath.reading import ALL, PREDICATES, Node, read_path
@@ -101,7 +101,8 @@ class _Run:
 
     def _variable(self, name: str) -> Any:
         if name not in self._variables:
-            raise PathError(f'could not find jsonpath variable "{name}"', sqlstate="42704")
+            # Neither a filter nor `silent` passes over it.
+            raise UndefinedObject(f'could not find jsonpath variable "{name}"')
         return self._variables[name]
 
     def _one_number(self, found: list[Any], what: str) -> int | Decimal:
@@ -410,7 +411,8 @@ def _like(value: Any, pattern: str, flags: str) -> bool | None:
         if "i" in flags:
             return pattern.lower() in value.lower()
         return pattern in value
-    asked = ("i" if "i" in flags else "") + ("n" if "m" in flags else "")
+    lines = {(True, True): "w", (True, False): "n", (False, False): "p"}  # m, s
+    asked = ("i" if "i" in flags else "") + lines.get(("m" in flags, "s" in flags), "")
     return regexp(pattern, asked, captures=False).search(value) is not None
 
 

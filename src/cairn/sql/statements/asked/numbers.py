@@ -56,7 +56,10 @@ def set_number(found: list[Token], text: str, catalog: Catalog) -> SetNumber | N
 def _numbers(cursor: Cursor, catalog: Catalog) -> Numbering | None:
     first = cursor.peek()
     if first is not None and first.kind == "string":
-        return _of_sequence(plain_name(cursor.take().value), catalog)
+        name = plain_name(cursor.take().value)
+        if cursor.accept_op("::") and cursor.accept_one("regclass", "text") is None:
+            return None
+        return _of_sequence(name, catalog)
     if cursor.accept("pg_catalog") and not cursor.accept_op("."):
         return None
     if not cursor.accept("pg_get_serial_sequence") or not cursor.accept_op("("):

@@ -53,7 +53,8 @@ def _one(cursor: Cursor) -> tuple[AskedSetting, str] | None:
     following = cursor.peek()
     is_word = following is not None and following.kind in ("word", "quoted")
     is_alias = cursor.accept("as") or (is_word and not cursor.looking_at("from"))
-    return AskedSetting(setting, value, is_quiet), cursor.name() if is_alias else name
+    is_local = name == "set_config" and rest[1].lower() in ("true", "t", "on", "yes", "1")
+    return AskedSetting(setting, value, is_quiet, is_local), cursor.name() if is_alias else name
 
 
 def _literal(cursor: Cursor) -> str | None:

@@ -30,6 +30,7 @@ from cairn.sql.statements.schema.common import (
     ddl_statement,
     existing_table,
     finish,
+    storage_options,
 )
 from cairn.sql.statements.schema.dependents import check_unused
 from cairn.sql.statements.schema.enums import check_types
@@ -64,8 +65,10 @@ def alter_table(cursor: Cursor, catalog: Catalog) -> DdlStatement:
     if unique := _added_key(cursor):
         return add_unique(cursor, catalog, name, *unique)
     renamed = _renamed_alone(cursor, name)
-    passes, steps = ((), []) if renamed is not None else _steps(cursor, catalog)
+    ignored: list[str] = []
+    passes, steps = ((), []) if renamed is not None else _steps(cursor, catalog, ignored)
     tail = finish(cursor)
+    tail.notices += ignored
 
     def make(now: Catalog, table: Table) -> Ddl | None:
         if renamed is not None:
@@ -130,8 +133,9 @@ def _renamed_alone(cursor: Cursor, name: str) -> Callable[[Catalog, Table], Ddl]
     return make
 
 
-def _steps(cursor: Cursor, catalog: Catalog) -> tuple[tuple[int, ...], list[Step]]:
+def _steps(cursor: Cursor, catalog: Catalog, told: list[str]) -> tuple[tuple[int, ...], list[Step]]:
     """In PostgreSQL's order: first what takes away, then columns, then what is asked of them.
+    `told` gets a notice for what has no meaning here.
 
     Beside RENAME, which PostgreSQL has only alone, as they are written.
     """
@@ -147,6 +151,8 @@ def _steps(cursor: Cursor, catalog: Catalog) -> tuple[tuple[int, ...], list[Step
             found.append((0, _drop_constraint(cursor)))
         elif cursor.accept("drop"):
             found.append((0, _drop_column(cursor)))
+        elif notices := _without_meaning(cursor, found):
+            told += notices
         elif cursor.accept("alter"):
             found.append(_alter_column(cursor, catalog))
         elif cursor.accept("owner", "to"):
@@ -164,6 +170,34 @@ def _steps(cursor: Cursor, catalog: Catalog) -> tuple[tuple[int, ...], list[Step
     if not has_rename:
         found.sort(key=lambda each: each[0])
     return tuple(when for when, _ in found), [step for _, step in found]
+
+
+def _without_meaning(cursor: Cursor, found: list[tuple[int, Step]]) -> list[str]:
+    """How PostgreSQL lays out rows and reads its log, as dumps write it; none: something else."""
+    begun = cursor.at
+    if cursor.accept_one("set", "reset") and cursor.looking_at_op("("):
+        return storage_options(cursor)
+    cursor.at = begun
+    if cursor.accept("replica", "identity"):
+        if cursor.accept("using", "index"):
+            cursor.name()
+        elif cursor.accept_one("full", "nothing", "default") is None:
+            raise cursor.error()
+        return ["REPLICA IDENTITY is ignored: streams of changes tell whole rows"]
+    if cursor.accept("cluster", "on"):
+        cursor.name()
+        return ["CLUSTER ON is ignored: rows are kept by bucket and primary key"]
+    if cursor.accept("alter"):
+        cursor.accept("column")
+        name = cursor.name()
+        words = ("storage", "statistics", "compression")
+        if cursor.accept("set") and (word := cursor.accept_one(*words)):
+            cursor.accept_op("-")  # SET STATISTICS -1
+            cursor.take()
+            found.append((2, _of_column(name, lambda _, __, column: column)))
+            return [f"SET {word.upper()} is ignored: it says nothing about rows here"]
+    cursor.at = begun
+    return []
 
 
 def _same_owner(cursor: Cursor) -> Step:
@@ -300,6 +334,12 @@ def _drop_column(cursor: Cursor) -> Step:
                 return draft
             raise UndefinedColumn(f'column "{name}" of relation "{table.name}" does not exist')
         _check_no_key(table, name)
+        if table.shown_columns == (column,):
+            raise Unsupported(
+                f"column {name} of table {table.name} is its last one: a table without columns is "
+                "not supported",
+                hint="DROP TABLE, or TRUNCATE if its rows are meant",
+            )
         check_unused(catalog, "table", table.name, name)
         check_key_stays(catalog, table, [name], f"column {name} of table {table.name}")
         at = table.position(name)
@@ -349,7 +389,7 @@ def _alter_column(cursor: Cursor, known: Catalog) -> tuple[int, Step]:
             ),
         )
     if cursor.accept("drop", "not", "null"):
-        return 0, _of_column(name, lambda _, table, column: _with_nulls(table, column))
+        return 0, _of_column(name, _with_nulls)
     if cursor.accept("type") or cursor.accept("set", "data", "type"):
         return 1, _of_column(name, read_new_type(cursor, name, known))
     raise Unsupported("unsupported DDL: `ALTER COLUMN` knows TYPE, DEFAULT and NOT NULL")
@@ -373,8 +413,10 @@ def _set_default(catalog: Catalog, column: Column, text: str | None) -> Column:
     return changed
 
 
-def _with_nulls(table: Table, column: Column) -> Column:
-    if column.name in table.primary_key:
+def _with_nulls(catalog: Catalog, table: Table, column: Column) -> Column:
+    added = f"{table.name}_pkey" if table.has_hidden_key else ""  # by ALTER TABLE … ADD PRIMARY KEY
+    keys = [each.columns for each in catalog.indexes.get(table.id, ()) if each.name == added]
+    if any(column.name in key for key in (table.primary_key, *keys)):
         raise InvalidTableDefinition(f'column "{column.name}" is in a primary key')
     if column.identity is not None:
         raise InvalidTableDefinition(f'column "{column.name}" is an identity column')

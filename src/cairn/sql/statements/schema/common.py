@@ -9,6 +9,7 @@ from typing import Literal
 from cairn.model.errors import (
     AccessDenied,
     CairnError,
+    InvalidTableDefinition,
     LimitExceeded,
     UndefinedTable,
     Unsupported,
@@ -104,6 +105,41 @@ def finish(cursor: Cursor) -> Tail:
         pass
     cursor.end()
     return tail
+
+
+_STORAGE = frozenset(
+    (
+        *("fillfactor", "toast_tuple_target", "parallel_workers", "user_catalog_table"),
+        *("vacuum_index_cleanup", "vacuum_truncate", "log_autovacuum_min_duration"),
+        "deduplicate_items",
+    )
+)
+
+
+def storage_options(cursor: Cursor) -> list[str]:
+    """`(fillfactor = 90, autovacuum_enabled = false)`, as dumps and pgbench write it: notices."""
+    cursor.expect_op("(")
+    found = []
+    while True:
+        name = cursor.take().value
+        if cursor.accept_op("."):  # toast.autovacuum_enabled
+            name = f"{name}.{cursor.take().value}"
+        plain = name.removeprefix("toast.")
+        if plain not in _STORAGE and not plain.startswith("autovacuum_"):
+            raise InvalidTableDefinition("table engine memtx does not support options")
+        if cursor.accept_op("=") and name == "fillfactor":
+            if not 10 <= cursor.number() <= 100:
+                raise InvalidTableDefinition(
+                    "fillfactor must be between 10 and 100", sqlstate="22023"
+                )
+        elif not cursor.looking_at_op(",") and not cursor.looking_at_op(")"):
+            cursor.take()
+        why = "pages are filled as rows come" if name == "fillfactor" else "there is no VACUUM"
+        found.append(f"{name} is ignored: {why}")
+        if not cursor.accept_op(","):
+            break
+    cursor.expect_op(")")
+    return found
 
 
 #: Altering these would make them inoperable while the governor needs them (upstream's deadlock).

@@ -24,6 +24,7 @@ from cairn.model.errors import (
 )
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.schema import ForeignKey, Index, Table
+from cairn.model.tables.temporary import touches
 from cairn.sql.plans import Right
 from cairn.sql.statements.cursor import Cursor
 from cairn.sql.typing_rules import plain
@@ -107,11 +108,16 @@ def notice_of(table: str) -> str:
 
 
 def with_keys(
-    catalog: Catalog, table: Table, indexes: Iterable[Index], given: Iterable[Reference]
+    catalog: Catalog, table: Table, indexes: Iterable[Index], given: Collection[Reference]
 ) -> Table:
     """The table with its foreign keys; none where they are ignored."""
     if are_ignored(catalog):
         return table
+    if given and touches((table.id,)):
+        raise Unsupported(
+            "foreign keys of temporary tables are not supported",
+            hint="leave REFERENCES out, or make an ordinary table DISTRIBUTED BY ()",
+        )
     made = list(table.foreign_keys)
     for each in given:
         made.append(_key(catalog, table, indexes, each, {key.name for key in made}))

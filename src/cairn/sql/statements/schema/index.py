@@ -30,6 +30,7 @@ from cairn.sql.statements.schema.common import (
     ddl_statement,
     existing_table,
     finish,
+    storage_options,
 )
 from cairn.sql.statements.schema.foreign_keys import check_key_stays
 
@@ -56,12 +57,13 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
     cursor.expect("on")
     table_name = cursor.name()
     kind = cursor.name() if cursor.accept("using") else "tree"
-    if kind not in ("tree", "btree"):
+    if kind not in ("tree", "btree", "hash"):
         raise Unsupported(f"index type {kind} is not supported", hint="use tree, the default")
     parts = _parts(cursor)
     columns = [part.name for part in parts if not part.text]
-    if cursor.accept("with"):
-        raise Unsupported("options of an index are not supported")
+    told = storage_options(cursor) if cursor.accept("with") else []
+    if kind == "hash":
+        told.append("the index is a tree, which finds equal values as well")
     if cursor.looking_at("include"):
         raise Unsupported(
             "INCLUDE in CREATE INDEX is not supported",
@@ -69,6 +71,7 @@ def create_index(cursor: Cursor, catalog: Catalog, *, unique: bool) -> DdlStatem
         )
     where = cursor.expression("option", "wait") if cursor.accept("where") else ""
     tail = finish(cursor)
+    tail.notices += told
     name = name or free_name(catalog, f"{table_name}_{'_'.join(p.name for p in parts)}_idx")
     tail.skipped = f'relation "{name}" already exists, skipping'
 

@@ -43,6 +43,7 @@ from cairn.sql.statements.schema.common import (
     check_column_count,
     check_own_name,
     read_tail,
+    storage_options,
 )
 from cairn.sql.statements.schema.enums import check_types, read_enum
 from cairn.sql.statements.schema.foreign_keys import (
@@ -167,6 +168,10 @@ def read_column(cursor: Cursor, definition: Definition) -> Column:
         elif cursor.accept("default"):
             default = default_text(cursor)
         elif cursor.accept("generated"):
+            if identity is not None:
+                raise InvalidTableDefinition(
+                    f'multiple identity specifications for column "{name}"', sqlstate="42601"
+                )
             identity, nullable = read_identity(cursor, name, type_), False
         elif read_check(cursor, definition):
             continue
@@ -391,9 +396,7 @@ def _table_clause(cursor: Cursor, definition: Definition, tail: Tail) -> bool:
         definition.tier = cursor.name()
         return True
     if cursor.accept("with"):
-        if not cursor.looking_at_op("(") or not _is_fill_factor(cursor):
-            raise InvalidTableDefinition("table engine memtx does not support options")
-        tail.notices.append("fillfactor is ignored: pages are filled as rows come")
+        tail.notices += storage_options(cursor)
         return True
     if cursor.accept("partition", "by"):
         cursor.name()
@@ -401,16 +404,6 @@ def _table_clause(cursor: Cursor, definition: Definition, tail: Tail) -> bool:
         tail.notices.append("PARTITION BY is ignored: rows are placed by DISTRIBUTED BY")
         return True
     return read_tail(cursor, tail)
-
-
-def _is_fill_factor(cursor: Cursor) -> bool:
-    """`(fillfactor = 100)`, as pgbench and dumps of PostgreSQL write it."""
-    cursor.expect_op("(")
-    if not cursor.accept("fillfactor") or not cursor.accept_op("="):
-        return False
-    if not 10 <= cursor.number() <= 100:
-        raise InvalidTableDefinition("fillfactor must be between 10 and 100", sqlstate="22023")
-    return cursor.accept_op(")")
 
 
 def _check_table(
