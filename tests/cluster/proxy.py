@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 import threading
 from pathlib import Path
@@ -15,6 +16,24 @@ from pathlib import Path
 from tests.cluster.harness import Cluster, Node
 
 POLL_S = 0.005
+MOST_ON_THE_WAY = 200  # pieces; then the sender waits
+
+
+class Far:
+    """How long bytes are on their way. What is lost on the way is sent again after a while, and all
+    behind it waits: a stall."""
+
+    def __init__(
+        self, rtt_s: float, jitter_s: float = 0.0, stalls: float = 0.0, seed: int = 1
+    ) -> None:
+        self.rtt_s, self.jitter_s, self.stalls = rtt_s, jitter_s, stalls
+        self._chance = random.Random(seed)
+
+    def one_way_s(self) -> float:
+        late = self.rtt_s / 2 + self._chance.random() * self.jitter_s
+        if self._chance.random() < self.stalls:
+            late += max(0.2, self.rtt_s) * self._chance.choice((1, 1, 1, 2))
+        return late
 
 
 class Proxy:
@@ -25,6 +44,7 @@ class Proxy:
         self._names: dict[str, str] = {}  # host → instance
         self._cuts: set[tuple[str, str]] = set()
         self._delays: dict[tuple[str, str], float] = {}
+        self._far: Far | None = None
         self._open: dict[asyncio.Task[None], tuple[str, str]] = {}
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -75,6 +95,10 @@ class Proxy:
     def delay(self, here: str, there: str, seconds: float) -> None:
         self._delays[here, there] = seconds
 
+    def far(self, far: Far | None) -> None:
+        """All instances are far from each other."""
+        self._far = far
+
     def heal(self) -> None:
         self._cuts.clear()
         self._delays.clear()
@@ -100,6 +124,8 @@ class Proxy:
         self._open[task] = (dialler, node.name)
         far: asyncio.StreamWriter | None = None
         try:
+            if self._far is not None:
+                await asyncio.sleep(self._far.rtt_s)
             back, far = await asyncio.open_connection(node.host, node.peer_port)
             pumps = {
                 asyncio.ensure_future(self._pump(reader, far, (dialler, node.name))),
@@ -124,10 +150,37 @@ class Proxy:
         writer: asyncio.StreamWriter,
         way: tuple[str, str],
     ) -> None:
-        with contextlib.suppress(OSError):
+        """What was read is on its way while more is read, as on a real line."""
+        line: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(MOST_ON_THE_WAY)
+        carrier = asyncio.ensure_future(self._carry(line, writer, way))
+        arrives = 0.0
+        try:
             while data := await reader.read(65_536):
-                if way in self._delays:
-                    await asyncio.sleep(self._delays[way])
+                late = self._delays.get(way, 0.0)
+                if self._far is not None:
+                    late += self._far.one_way_s()
+                arrives = max(arrives, self._loop.time() + late)  # one after the other
+                await line.put((arrives, data))
+                if carrier.done():
+                    return
+            await line.put((arrives, b""))
+            await carrier
+        finally:
+            carrier.cancel()
+
+    async def _carry(
+        self,
+        line: asyncio.Queue[tuple[float, bytes]],
+        writer: asyncio.StreamWriter,
+        way: tuple[str, str],
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                arrives, data = await line.get()
+                if not data:
+                    return
+                if (left := arrives - self._loop.time()) > 0:
+                    await asyncio.sleep(left)
                 while way in self._cuts:
                     await asyncio.sleep(POLL_S)
                 writer.write(data)

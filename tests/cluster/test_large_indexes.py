@@ -135,6 +135,31 @@ def test_several_indexes_of_one_table_follow_each_other_at_once(cluster: Cluster
     assert cluster["i1"].sql("SELECT count(*) FROM _pico_index WHERE name LIKE '%_idx'") == [(6,)]
 
 
+def test_two_indexes_of_one_table_that_are_made_at_once_do_not_wait_for_each_other(
+    cluster: Cluster,
+) -> None:
+    """Each instance fills one at a time: which is first has to be the same everywhere."""
+    problems: list[str] = []
+    both = threading.Barrier(2)
+
+    def make(name: str, column: str) -> None:
+        with cluster[name].connect() as connection:
+            connection.execute("SET statement_timeout = '40s'")
+            both.wait()
+            try:
+                connection.execute(f"CREATE INDEX t_{column} ON t ({column})".encode())
+            except psycopg.Error as problem:
+                problems.append(f"{name}: {problem}")
+
+    makers = [threading.Thread(target=make, args=each) for each in (("i1", "n"), ("i2", "s"))]
+    for each in makers:
+        each.start()
+    for each in makers:
+        each.join()
+    assert problems == []
+    assert cluster["i1"].sql("SELECT count(*) FROM _pico_index WHERE name LIKE 't__'") == [(2,)]
+
+
 def test_a_kill_in_the_middle_leaves_nothing_that_is_not_whole(cluster: Cluster) -> None:
     node = cluster["i2"]
     making = threading.Thread(target=attempt, args=(cluster["i1"], "CREATE INDEX t_n ON t (n)"))

@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.fuzz.growth import Growth, line
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.target import Broken, Target
 
@@ -58,15 +59,19 @@ def main() -> int:
     end = time.monotonic() + given.minutes * 60
     done = dict.fromkeys(kinds, given.first)
     found: list[str] | None = [] if given.go_on else None
-    sizes: list[float] = []  # of the instance, after each round: what grows slowly shows here
     with tempfile.TemporaryDirectory(prefix="cairn-fuzz-") as directory:
-        target = Target(Path(directory), deaf_s=1.0)
+        target = Target(Path(directory), deaf_s=1.0, looked_into=True)
+        growth = Growth(target.resident_mb())
         try:
             while (left := end - time.monotonic()) > 0:
                 for kind in kinds:
                     slice_s = min(SLICE_S, max(left, 1.0))
                     done[kind] += run(target, kind, given.seed, done[kind], slice_s, found)
-                sizes.append(target.resident_mb())
+                    growth.after(kind, target.resident_mb())
+                growth.round_is_over()
+                print(f"{growth}\n  {line(target.inside.ask('sample'))}", flush=True)
+            if (grown := growth.verdict()) is not None:
+                raise Broken(grown)
         except Broken as problem:
             print(problem, flush=True)
             return 1
@@ -74,7 +79,6 @@ def main() -> int:
             target.close()
     for kind, count in done.items():
         print(f"{kind}: {count - given.first} steps")
-    print("MB after each round:", " ".join(f"{size:.0f}" for size in sizes))
     print(f"{len(found or ())} found")
     return 1 if found else 0
 

@@ -12,6 +12,7 @@ from types import TracebackType
 import psycopg
 
 from tests.cluster.harness import Cluster, Node, free_ports
+from tests.soak.looking import Inside, environment
 
 GROWTH_MB = 200
 BUG = "cairn.bug"
@@ -33,14 +34,18 @@ class Broken(AssertionError):
 class Target:
     """One instance with a table of every type. `deaf_s` is what a trivial query may take."""
 
-    def __init__(self, directory: Path, deaf_s: float) -> None:
+    def __init__(self, directory: Path, deaf_s: float, looked_into: bool = False) -> None:
         self._deaf_s = deaf_s
+        place = directory / "inside"
         self.cluster = Cluster(directory, "fuzz")
         self.http_port = free_ports(1)[0]
         self.cluster.flags += ["--http-listen", f"127.0.0.1:{self.http_port}"]
         try:
-            self.cluster.start("i1")
-            self.node: Node = self.cluster["i1"]
+            self.node: Node = self.cluster.add("i1")
+            self.cluster.peers = self.node.peer
+            self.node.start(**(environment(place) if looked_into else {}))
+            self.cluster.wait_online("i1")
+            self.inside = Inside(place, self.node.child_pid)
             for text in TABLES:
                 self.node.sql(text)
         except BaseException:

@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 import socket
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from cairn.cli.copies.files import verify
 from cairn.cli.talking import TalkProblem
 from cairn.client.settings import parse_dsn
 from cairn.model.errors import InvalidParameter, ProtocolViolation
+from cairn.model.log.records import Body, Kind, RowChange, RowOp, decode_body, encode_body
 from cairn.model.rpc import (
     BlockItem,
     BlockRequest,
@@ -54,6 +56,34 @@ def test_wrong_arguments_are_an_error_of_the_statement(
     with target.node.connect() as connection, pytest.raises(psycopg.Error) as refused:
         connection.execute(text)
     assert refused.value.sqlstate == state
+
+
+@pytest.mark.parametrize("number", ["1e32768", "-1e40000"])
+def test_a_number_that_no_decimal_can_hold_is_out_of_range(target: Target, number: str) -> None:
+    """As PostgreSQL says it, whatever way it comes: COPY in binary told an internal error."""
+    with target.node.connect() as connection:
+        with pytest.raises(psycopg.errors.NumericValueOutOfRange):
+            connection.execute("INSERT INTO things (id, n) VALUES (901, %s)", (Decimal(number),))
+        with (
+            pytest.raises(psycopg.errors.NumericValueOutOfRange),
+            connection.cursor().copy("COPY things (id, n) FROM STDIN (FORMAT binary)") as copy,
+        ):
+            copy.set_types(["int8", "numeric"])
+            copy.write_row((901, Decimal(number)))
+
+
+def test_a_port_that_is_no_number_is_refused() -> None:
+    with pytest.raises(InvalidParameter):
+        parse_dsn("postgresql://admin:x@127.0.0.1:432²/cairn")
+
+
+def test_a_record_with_a_text_that_is_none_is_damaged_like_any_other() -> None:
+    """A backup that was changed, or a page: whoever reads the log knows one error."""
+    row = RowChange(1024, 1, RowOp.INSERT, None, (1, "table_t"))
+    good = encode_body(Body(Kind.ROWS, 0, (row,)))
+    assert decode_body(good).changes == (row,)
+    with pytest.raises(msgspec.DecodeError):
+        decode_body(good.replace(b"table_t", b"table_\xae"))
 
 
 def test_a_fraction_is_no_whole_number_in_the_catalogue(target: Target) -> None:

@@ -55,7 +55,7 @@ OF_MOVES: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         *("freeze", "moves: a freeze is never ended", DECIDE),
-        *("if view.frozen_s.get(move.id, 0.0) > FREEZE_MAX_S:", "if False:"),
+        *("if view.frozen_s.get(move.id, 0.0) > FREEZE_MAX_S *", "if False and FREEZE_MAX_S *"),
         DECIDED + "a_frozen_range_waits_for_its_target_half_a_second_and_no_longer",
     ),
     (

@@ -95,6 +95,17 @@ def test_a_frozen_range_waits_for_its_target_half_a_second_and_no_longer() -> No
     assert said(late) == [f"{HERE}: not handed over yet: it took too long"]
 
 
+@pytest.mark.parametrize(("thaws", "ends_s"), [(0, 0.5), (1, 1.0), (2, 2.0), (9, 2.0)])
+def test_freezes_after_one_that_took_too_long_may_take_longer(thaws: int, ends_s: float) -> None:
+    """Instances may be far from each other; statements wait for two seconds at most."""
+    cluster = held()
+    moves = {1: msgspec.structs.replace(move_of(cluster), thaws=thaws)}
+    cluster = msgspec.structs.replace(cluster, moves=moves)
+    assert said(decide(view(cluster, frozen_s={1: ends_s - 0.1}))) == []
+    late = decide(view(cluster, frozen_s={1: ends_s + 0.1}))
+    assert said(late) == [f"{HERE}: not handed over yet: it took too long"]
+
+
 def test_a_range_is_done_when_the_old_rows_are_gone() -> None:
     found = decide(view(given()))
     assert (said(found), found.waits) == ([], [f"{HERE}: s has to drop the old rows"])

@@ -12,13 +12,16 @@ import pytest
 
 from cairn.model.errors import CairnError
 from cairn.model.log.records import Shape
-from cairn.model.rpc import FillIndexRequest
+from cairn.model.members.topology import Grade
+from cairn.model.rpc import FillIndexRequest, FillIndexResponse
 from cairn.model.tables.schema import Column, Computed, Index, Sharded, Table
 from cairn.model.types.values import ColumnType
 from cairn.node.rows.upkeep import filling
 from cairn.node.rows.upkeep.filling import Filling
+from cairn.node.statements.changes.filled_first import FilledFirst
 from cairn.sql.functions.functions import register
 from cairn.storage.data_db.data_store import DataStore
+from cairn.storage.files.sqlite import open_reader
 
 COLUMNS = (Column("id", ColumnType.INTEGER, nullable=False), Column("n", ColumnType.INTEGER))
 TABLE = Table(1024, "t", COLUMNS, ("id",), Sharded(("id",), "default"), schema_version=1)
@@ -141,3 +144,113 @@ def test_a_table_that_is_made_anew_is_filled_anew(rows: Rows, index: Index) -> N
     asyncio.run(scene())
     assert rows.at_once(lambda: rows.store.hidden.show(TABLE, index))
     assert rows.store.connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_who_only_looks_begins_nothing(rows: Rows) -> None:
+    async def scene() -> list[FillIndexResponse]:
+        fillings, look = filling_of(rows), FillIndexRequest(BY_N, only_look=True)
+        before = await fillings.answer(look)
+        fill_with(rows, 50)
+        return [
+            before,
+            await fillings.answer(look),
+            await fillings.answer(FillIndexRequest(BY_BOTH)),
+        ]
+
+    small, large, begun = asyncio.run(scene())
+    assert (small.is_filled, large.is_filled) == (True, False)
+    assert not begun.is_busy
+
+
+@pytest.mark.parametrize("index", [BY_N, BY_SIZE], ids=["columns", "an expression"])
+def test_no_index_is_begun_of_a_table_that_was_dropped_before_the_writers_turn(
+    rows: Rows, index: Index
+) -> None:
+    """SQLite reads nothing of a file that has an index of no table."""
+
+    async def scene() -> None:
+        await filling_of(rows).answer(FillIndexRequest(index))
+        rows.shape(None)
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+
+    fill_with(rows, 20)
+    asyncio.run(scene())
+    reader = open_reader(rows.store.path)
+    assert reader.execute("SELECT count(*) FROM local_table").fetchall() == [(0,)]
+    reader.close()
+
+
+@pytest.mark.parametrize("index", [BY_N, BY_SIZE], ids=["columns", "an expression"])
+def test_a_table_that_is_dropped_meanwhile_is_no_mistake(rows: Rows, index: Index) -> None:
+    """Wherever it is by then: the schema change is told that there is no such table."""
+
+    async def scene() -> None:
+        fillings = filling_of(rows)
+        for turns in range(12):
+            rows.shape(TABLE)
+            fill_with(rows, 20)
+            asked = asyncio.ensure_future(fillings.answer(FillIndexRequest(index)))
+            for _ in range(turns):
+                await asyncio.sleep(0.0005)
+            rows.shape(None)
+            await asked
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+                assert (await fillings.answer(FillIndexRequest(index))).is_filled
+        reader = open_reader(rows.store.path)
+        assert reader.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        reader.close()
+
+    asyncio.run(scene())
+
+
+def test_two_statements_each_with_an_instance_do_not_wait_for_each_other_for_ever(
+    rows: Rows, tmp_path: Path
+) -> None:
+    others = Rows(tmp_path / "others.db")
+    others.shape(TABLE)
+    stores, made = (rows, others), list[Index]()
+
+    async def scene() -> None:
+        both = [filling_of(each) for each in stores]
+
+        async def make(at: int, index: Index) -> None:
+            def find() -> tuple[Table, Index] | None:
+                return None if index in made else (TABLE, index)
+
+            async def call(raft_id: int, name: str, request: FillIndexRequest, *_: Any) -> Any:
+                await asyncio.sleep(0.05)  # the network: each asks itself sooner
+                return await both[raft_id - 1].answer(request)
+
+            peers: Any = SimpleNamespace(call=call)
+            first = FilledFirst(at + 1, two_instances(), peers, both[at].answer)
+            await first.wait(find, asyncio.get_running_loop().time() + 10, tuple)
+            made.append(index)
+            for each in stores:
+                each.shape(TABLE, *made)
+
+        await asyncio.gather(make(0, BY_N), make(1, BY_BOTH))
+
+    try:
+        for each in stores:
+            fill_with(each, 50)
+        asyncio.run(scene())
+        assert [sorted(names(each)) for each in stores] == [["i1024_1", "i1024_2"]] * 2
+    finally:
+        others.store.close()
+
+
+def two_instances() -> Any:
+    def row(raft_id: int) -> Any:
+        state = SimpleNamespace(grade=Grade.ONLINE)
+        return SimpleNamespace(
+            raft_id=raft_id,
+            tier="default",
+            current_state=state,
+            target_state=state,
+            replicaset_name="r",
+        )
+
+    instances = {f"i{raft_id}": row(raft_id) for raft_id in (2, 1)}
+    return SimpleNamespace(cluster=SimpleNamespace(instances=instances, replicasets={"r": None}))

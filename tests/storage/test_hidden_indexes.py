@@ -10,6 +10,7 @@ from typing import Any
 
 import apsw
 import pytest
+from msgspec.structs import replace
 
 from cairn.model.log.records import Shape
 from cairn.model.tables.schema import Column, Computed, Index, Sharded, Table
@@ -202,6 +203,7 @@ def test_an_index_that_is_filled_while_rows_change_is_whole(
         disturb(store, chance)
     assert problems(store) == []
     assert left_of(store) == []
+    store.hidden.rest()
     assert store.connection.execute("PRAGMA writable_schema").fetchall() == [(0,)]
 
 
@@ -314,3 +316,36 @@ def test_whether_a_table_is_large_is_seen_without_counting_it(store: DataStore) 
         *(True, True, False, False)
     ]
     assert hidden_name(1024) == "x1024"
+
+
+def test_columns_that_are_taken_back_take_their_hidden_index_along(store: DataStore) -> None:
+    """A master that was deposed undoes what no replica had; nobody waits for the index any more."""
+    wider = replace(TABLE, columns=(*COLUMNS, Column("more", ColumnType.INTEGER)), schema_version=2)
+    with store.connection:
+        store.apply_shape(Shape(1024, TABLE))
+        store.apply_shape(Shape(1024, wider))
+        store.hidden.begin(wider, Index(1024, 1, "a", ("more",)))
+    with store.connection:
+        store.apply_shape(Shape(1024, replace(TABLE, schema_version=3)))
+    assert not store.hidden.has(1024)
+    assert store.connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_rows_without_an_entry_can_go_after_a_drop_that_was_rolled_back(store: DataStore) -> None:
+    """A disk that is full: what was dropped is there again, and is not whole."""
+    chance = random.Random(3)
+    with store.connection:
+        store.apply_shape(Shape(1024, TABLE))
+    fill_some(store, chance, 40)
+    with store.connection:
+        store.hidden.begin(TABLE, INDEXES["two columns"])
+    with pytest.raises(apsw.FullError), store.connection:
+        store.hidden.drop(1024)
+        raise apsw.FullError("disk")
+    store.hidden.rest()
+    write(store, "DELETE FROM t1024")
+    with store.connection:
+        store.hidden.drop(1024)
+    store.hidden.rest()
+    assert store.connection.execute("PRAGMA writable_schema").fetchall() == [(0,)]
+    assert store.connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -229,7 +229,7 @@ def split_address(address: str) -> tuple[str, int]:
     host, colon, port = address.rpartition(":")
     if not colon or (":" in host and not host.startswith("[")) or port.endswith("]"):
         return address.strip("[]"), DEFAULT_PORT
-    if not port.isdigit() or int(port) > 65535:
+    if not port.isdecimal() or int(port) > 65535:
         raise InvalidParameter(f"{address} is not host:port")
     return host.strip("[]") or "127.0.0.1", int(port)
 

@@ -301,12 +301,14 @@ class FillIndexRequest(msgspec.Struct, frozen=True):
     """
 
     index: Index
+    only_look: bool = False  # whether there is anything to be filled: nothing is begun
 
 
 class FillIndexResponse(msgspec.Struct, frozen=True, omit_defaults=True):
     is_filled: bool
     done: Count = 0
     count: Count = 0
+    is_busy: bool = False  # with another index of the table: one at a time
 
 
 class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -21,6 +21,9 @@ from cairn.moves.outlook import Outlook, weights
 from cairn.moves.steps import Step
 
 FREEZE_MAX_S = 0.5  # a freeze that takes longer is ended; the source serves again
+#: Later ones may take twice and four times as long: between instances that are far from each other
+#: (0.3 s there and back) no freeze would ever be short enough.
+LONGER_FREEZES = 2
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.5, 30.0  # after a freeze that took too long
 KEPT = 200  # moves that have ended, for streams that still have to follow them
 
@@ -157,7 +160,7 @@ def _frozen(view: MovesView, move: Move) -> Step | None:
         return steps.thaw(cluster, move, "the source has another master", view.now)
     if target.epoch != move.target_epoch:
         return steps.thaw(cluster, move, "the target has another master", view.now)
-    if view.frozen_s.get(move.id, 0.0) > FREEZE_MAX_S:
+    if view.frozen_s.get(move.id, 0.0) > FREEZE_MAX_S * 2 ** min(move.thaws, LONGER_FREEZES):
         why = report.problem if report is not None and report.problem else "it took too long"
         return steps.thaw(cluster, move, why, view.now)
     return None

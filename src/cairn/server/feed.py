@@ -305,6 +305,6 @@ def _position(text: str | None) -> Position | None:
     if text is None:
         return None
     term, colon, index = text.partition(":")
-    if not colon or not term.isdigit() or not index.isdigit():
+    if not colon or not term.isdecimal() or not index.isdecimal():
         raise InvalidParameter(f"smart_connector_after={text}: write TERM:INDEX")
     return Position(int(term), int(index))

@@ -105,7 +105,7 @@ def _integer(words: dict[str, str], name: str, default: int, most: int = 1_000_0
     text = words.get(name.lower())
     if text is None:
         return default
-    if not text.isdigit() or int(text) > most:
+    if not text.isdecimal() or int(text) > most:
         raise InvalidParameter(f"option {name}={text}: a number from 0 to {most}")
     return int(text)
 

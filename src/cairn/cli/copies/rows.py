@@ -85,7 +85,7 @@ class Rows:
             for log in following:
                 self._repeat(store, log, self._until)
             store.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        except CairnError as problem:
+        except (CairnError, msgspec.DecodeError) as problem:
             raise TalkProblem(
                 f"the log of {part.replicaset} does not continue: {problem}"
             ) from None

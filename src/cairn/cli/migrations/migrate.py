@@ -191,7 +191,7 @@ def show(talk: Talk, *, as_json: bool) -> int:
 
 def settle(talk: Talk, number: str, status: str) -> int:
     """A failed operation is tried again, or taken as done."""
-    if not number.isdigit():
+    if not number.isdecimal():
         raise TalkProblem(f"{number} is no operation id; see `cairn migrate status`", 2)
     query = "SELECT status, status_description FROM _pico_governor_queue WHERE id = $1"
     found = talk.rows(query, (int(number),))

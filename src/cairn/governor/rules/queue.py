@@ -79,7 +79,7 @@ def finish_upgrade(view: ClusterView) -> Iterator[Action]:
 
 
 def _key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 def run_queue(view: ClusterView) -> Iterator[Action]:

@@ -158,7 +158,10 @@ def join_rows(packed: Sequence[bytes], count: int) -> msgspec.Raw:
 
 def decode_body(data: bytes) -> Logged:
     """Raises `msgspec.DecodeError` for bytes that are no body."""
-    return _decode(data)
+    try:
+        return _decode(data)
+    except UnicodeDecodeError as problem:  # of a text; msgspec tells that in another way
+        raise msgspec.DecodeError(str(problem)) from None
 
 
 def record_of(origin: str, epoch: int, lsn: int, data: bytes) -> Record:

@@ -84,7 +84,7 @@ def mended(table: Table, row: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[str
 def _check_row(table: Table, row: Sequence[Any]) -> None:
     for at, value in enumerate(row):
         _check_value(table, at, value)
-    if table is PICO_PROPERTY and row[0] in _NUMBERS and not str(row[1]).isdigit():
+    if table is PICO_PROPERTY and row[0] in _NUMBERS and not str(row[1]).isdecimal():
         raise CheckViolation(f"{row[0]} of {table.name} must be a whole number")
 
 

@@ -82,6 +82,8 @@ def _encoded(value: Decimal) -> tuple[bytes, int]:
         return _ZERO, scale
     zeros = scale - max(end - len(digits) - exponent, 0)
     adjusted = exponent + len(digits) - start - 1
+    if not -_BIAS <= adjusted < _BIAS:
+        raise OutOfRange("value overflows numeric format")
     body = bytearray((adjusted + _BIAS).to_bytes(2, "big"))
     for at in range(start, end, 2):
         low = digits[at + 1] if at + 1 < end else 0

@@ -39,7 +39,7 @@ def own_version() -> str:
 
 
 def key(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())
 
 
 def operations(after: str, upto: str, first_id: int) -> tuple[QueuedOperation, ...]:

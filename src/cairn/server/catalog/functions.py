@@ -206,7 +206,7 @@ class Functions:
         """An oid, its digits, or a name that may be quoted and may have a schema."""
         if value is None or isinstance(value, int):
             return value
-        if str(value).isdigit():
+        if str(value).isdecimal():
             return int(value)
         name = _last_name(str(value))
         is_public = self._catalog.hides and str(value).startswith("public.")
@@ -313,7 +313,7 @@ def _subscripted(array: Any, at: Any) -> str | None:
 
 def _nth(array: Any, at: int) -> Any:
     found = _item(array, at)
-    return int(found) if found is not None and found.lstrip("-").isdigit() else found
+    return int(found) if found is not None and found.lstrip("-").isdecimal() else found
 
 
 def _length(array: Any) -> int:

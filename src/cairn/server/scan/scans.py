@@ -184,7 +184,17 @@ async def _asked_for(
             yield count, data
         if high < last:
             waiting.append((high + 1, last))
-        step = step * 2 if size < HANDY // 2 else max(step // 2, 1) if size > 2 * HANDY else step
+        step = _next_step(step, size)
+
+
+def _next_step(step: int, size: int) -> int:
+    """How many buckets are asked for after `step` of them made `size` bytes. Each question may be a
+    long way: few are better, but no bucket is like the others."""
+    if size < HANDY // 32:
+        return step * 16
+    if size < HANDY // 2:
+        return step * 2
+    return max(step // 2, 1) if size > 2 * HANDY else step
 
 
 async def _gathered(caller: Caller, query: Cached, values: list[Any], encode: Encode) -> Chunks:

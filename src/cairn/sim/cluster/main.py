@@ -19,12 +19,14 @@ from cairn.sim.cluster.queue.queue_kills import run_all
 from cairn.sim.cluster.row_history import run_row_seed
 from cairn.sim.cluster.session_trials import (
     BANK_KINDS,
+    INDEX_KINDS,
     JOIN_KINDS,
     KIN_KINDS,
     LANE_KINDS,
     LOCK_KINDS,
     ONCE_KINDS,
     run_bank_trial,
+    run_index_trial,
     run_join_trial,
     run_kin_trial,
     run_lane_trial,
@@ -66,6 +68,7 @@ LARGE = (
     *("bank-moves-strikes", "bank-members", "bank-blackouts", "bank-old-files", "bank-schema"),
 )
 KINDS |= {f"large-{name}": as_if_large(KINDS[name]) for name in LARGE}
+KINDS |= {f"indexes-{name}": as_if_large(run_index_trial(name)) for name in INDEX_KINDS}
 CHECK_TWICE_EVERY = 25  # seeds that are run twice, to prove that a seed says it all
 
 

@@ -168,6 +168,14 @@ class KinTrial(Trial):
         await self.kin.fill()
 
 
+class IndexTrial(KinTrial):
+    """The same, while several make and drop indexes at once. Theirs may refuse each other."""
+
+    def __init__(self, seed: int, name: str) -> None:
+        super().__init__(seed, name)
+        self.kin.make_indexes(random.Random(seed))
+
+
 #: What keeps rows: those of joins are written once, before anything happens.
 JOIN_KINDS = tuple(
     name
@@ -180,7 +188,7 @@ BANK_KINDS = tuple(name for name, kind in KINDS.items() if not (kind.scrubs or k
 LANE_KINDS = tuple(name for name, kind in KINDS.items() if not kind.scrubs)
 
 
-LOCK_KINDS = KIN_KINDS = BANK_KINDS
+LOCK_KINDS = KIN_KINDS = INDEX_KINDS = BANK_KINDS
 
 
 def run_lane_trial(name: str) -> Callable[[int], Result]:
@@ -205,3 +213,7 @@ def run_lock_trial(name: str) -> Callable[[int], Result]:
 
 def run_kin_trial(name: str) -> Callable[[int], Result]:
     return lambda seed: KinTrial(seed, name).run()
+
+
+def run_index_trial(name: str) -> Callable[[int], Result]:
+    return lambda seed: IndexTrial(seed, name).run()

@@ -217,7 +217,7 @@ def _put(value: Any, steps: Sequence[str], new: Any, create: bool) -> Any:
 
 def _place(step: str, length: int) -> int:
     """Of an item; those that are counted from the end are below zero if there is none."""
-    if not step.lstrip("-").isdigit():
+    if not step.lstrip("-").isdecimal():
         raise InvalidText(f'path element is not an integer: "{short(step)}"', sqlstate="22P02")
     at = int(step) if len(step) < 19 else length
     return at + length if at < 0 else at

@@ -224,6 +224,8 @@ class RowTables:
         if have is None:
             execute(create_table_sql(want))
         else:
+            if len(want.columns) < len(have.columns):  # none may be taken away under it
+                self.hidden.drop(want.id)
             reshape(self.connection, have, want)
             if shape.truncate:
                 with self.unobserved():  # page by page, not row by row

@@ -77,9 +77,11 @@ class Filling:
         _check(table, request.index)
         if self._under_way(table) is None and not await self._is_large(table):
             return FillIndexResponse(is_filled=True)
+        if request.only_look:
+            return FillIndexResponse(is_filled=False)
         fill = self._under_way(table) or self._begin(table, request.index)
         if not fill.is_for(request.index):  # that of another question: one at a time
-            return FillIndexResponse(is_filled=False)
+            return FillIndexResponse(is_filled=False, is_busy=True)
         fill.asked_at = asyncio.get_running_loop().time()
         if fill.problem is not None:
             self._end(fill)  # told once: who asks again may have mended what was wrong
@@ -97,7 +99,13 @@ class Filling:
         try:
             return await asyncio.to_thread(has_over, self._data.store.path, table, SMALL_ROWS)
         except apsw.Error as problem:
+            if self._is_gone(table):
+                return False
             raise translated(problem) from None
+
+    def _is_gone(self, table: Table) -> bool:
+        """Dropped or made anew since: what was read of it may say anything."""
+        return self._data.store.tables.get(table.id) is not table
 
     def _begin(self, table: Table, index: Index) -> _Fill:
         fill = self._fills[table.id] = _Fill(index, asyncio.get_running_loop().time())
@@ -113,15 +121,27 @@ class Filling:
             fill.is_filled = True
         except _NotWanted:
             self._end(fill)
-        except CairnError as problem:
-            fill.problem = problem.without_frames()
-        except apsw.Error as problem:
-            fill.problem = translated(problem).without_frames()
+        except (CairnError, apsw.Error) as problem:
+            if self._is_gone(table):
+                self._end(fill)
+            else:
+                told = translated(problem) if isinstance(problem, apsw.Error) else problem
+                fill.problem = told.without_frames()
         while self._fills.get(table.id) is fill and self._is_wanted(fill):
             await asyncio.sleep(LOOK_S)
         self._end(fill)
-        if table.id not in self._fills:
-            await self._write(partial(self._data.store.hidden.drop, table.id))
+        await self._drop(table.id)
+
+    async def _drop(self, table_id: int) -> None:
+        """Also where the disk is full for a while, unless it is filled anew meanwhile."""
+        hidden = self._data.store.hidden
+        while table_id not in self._fills:
+            try:
+                await self._write(partial(hidden.drop, table_id))
+                await self._write(hidden.rest)
+                return
+            except CairnError:
+                await asyncio.sleep(LOOK_S)
 
     def _end(self, fill: _Fill) -> None:
         """Who asks from now on begins anew."""
@@ -141,7 +161,15 @@ class Filling:
 
     async def _fill(self, fill: _Fill, table: Table) -> None:
         hidden, index = self._data.store.hidden, fill.index
-        await self._write(partial(hidden.begin, table, index))
+
+        def begin() -> bool:
+            if self._data.store.tables.get(table.id) != table:  # an index of what is not there
+                return False  # would make the whole file unreadable
+            hidden.begin(table, index)
+            return True
+
+        if not await self._write(begin):
+            raise _NotWanted
         if index.computed:
             await self._add_by_rows(fill, table)
         else:

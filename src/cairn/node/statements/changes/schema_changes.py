@@ -51,7 +51,7 @@ from cairn.node.statements.changes.access import (
     check_password,
     setting_ops,
 )
-from cairn.node.statements.changes.filled_first import FilledFirst
+from cairn.node.statements.changes.filled_first import Asked, FilledFirst
 from cairn.node.statements.changes.routines import LAST_ROUTINE_ID, routine_ops
 from cairn.sql.plans import AclPlan, AlterSystemPlan, DdlPlan, RoutinePlan
 from cairn.sql.statements.passwords import is_verifier
@@ -93,7 +93,7 @@ class SchemaChanges:
         self._make_verifier, self._filled_first = make_verifier, filled_first
         self._outcomes: dict[int, CairnError | None] = {}  # schema version → how it ended
         self._ended = asyncio.Condition()
-        self._heard: dict[int, float] = {}  # when instances answered that fill a queued index
+        self._queued = Asked()  # for the index of an operation of the queue
 
     # --- DDL --------------------------------------------------------------------------------------
 
@@ -157,7 +157,9 @@ class SchemaChanges:
             await self._filled_first.wait(partial(self._to_fill, plan), by, wanted)
         elif (found := self._to_fill(plan)) is not None:
             table, index = found
-            if not (await self._filled_first.look(table, index, self._heard)).is_filled:
+            if self._queued.index != index:
+                self._queued = Asked(index)
+            if not (await self._filled_first.look(table, index, self._queued)).is_filled:
                 raise CasRetry(f"index {index.name} is being filled")
 
     def _to_fill(self, plan: DdlPlan) -> tuple[Table, Index] | None:

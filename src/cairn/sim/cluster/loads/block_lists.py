@@ -170,6 +170,7 @@ class Lists:
 
         async def run(text: str, *params: Any) -> Outcome:
             outcome = await open_block.run(texts.statement(text), params, context)
+            _go_on()
             await asyncio.sleep(chance.choice((0.0, 0.001, 0.02)))
             return outcome
 
@@ -245,6 +246,14 @@ class Lists:
                 final[key] = _tags(_only(await self._surely(_reading(key))))
             if why := why_not_serial(history, final):
                 raise Violation(f"rows {keys}: {why}")
+
+
+def _go_on() -> None:
+    """A client that has gone away sends nothing more, also if its last statement had its last word
+    and ended well."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _knows_table(node: SimNode) -> Any:

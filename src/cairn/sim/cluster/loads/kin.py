@@ -12,9 +12,11 @@ import random
 from collections import Counter
 from typing import Any, Literal
 
-from cairn.model.errors import CairnError
+from cairn.model.errors import CairnError, TableUnderDdl
+from cairn.node.statements.asker.owners import SCHEMA_S
 from cairn.sim.cluster.checks import Violation
 from cairn.sim.cluster.loads.heard import heard
+from cairn.sim.cluster.loads.index_makers import MADE, MAKERS, IndexMakers
 from cairn.sim.cluster.loads.load import Load
 from cairn.sim.cluster.loads.registers import wait_settled
 from cairn.sim.cluster.node import SimNode
@@ -59,6 +61,11 @@ class Kin:
         self._raised: dict[str, dict[str, Outcome]] = {table: {} for table in TABLES}
         self._is_there: dict[int, bool | None] = {}  # None: nobody knows
         self._problem = ""
+        self.makers: IndexMakers | None = None
+
+    def make_indexes(self, chance: random.Random) -> None:
+        """Of the tables, while clients use them."""
+        self.makers = IndexMakers(self._asked, chance)
 
     @property
     def _now(self) -> float:
@@ -66,14 +73,25 @@ class Kin:
 
     async def fill(self) -> None:
         node = self._world.running()[0]
-        for text in SCHEMA:
+        for text in (*SCHEMA, MADE) if self.makers is not None else SCHEMA:
             outcome, _ = await self._asked(-1, node, text)
             if outcome != "done":
                 raise Violation(f"{text} before any blow: {outcome} {self._problem}")
 
     async def run(self, seconds: float) -> None:
         until = self._now + seconds
-        await asyncio.gather(*(self._client(each, until) for each in range(CLIENTS)))
+        count = CLIENTS if self.makers is None else CLIENTS // 2
+        clients = [self._client(each, until) for each in range(count)]
+        if self.makers is not None:
+            clients += [self._maker(self.makers, CLIENTS + each, until) for each in range(MAKERS)]
+        await asyncio.gather(*clients)
+
+    async def _maker(self, makers: IndexMakers, whose: int, until: float) -> None:
+        while self._now < until:
+            await asyncio.sleep(self._chance.uniform(0.0, 0.1))
+            nodes = [node for node in self._world.running() if node.instance is not None]
+            if nodes:
+                self._counted(*await makers.step(whose, self._chance.choice(nodes)))
 
     async def _client(self, whose: int, until: float) -> None:
         self._is_there[whose] = False
@@ -190,7 +208,7 @@ class Kin:
 
     # --- asking -----------------------------------------------------------------------------------
 
-    def _counted(self, outcome: Outcome, way: str) -> None:
+    def _counted(self, outcome: str, way: str) -> None:
         self.done += outcome == "done"
         self.unknown += outcome == "unknown"
         self.refused += outcome == "undone"
@@ -215,6 +233,7 @@ class Kin:
                     cancel.cancel()
 
         is_cancelled = whose >= 0 and self._chance.random() < 0.15
+        begun = self._now
         task = await heard(self._world, node, work, PATIENCE_S)
         if task is None or task.cancelled():
             return "unknown", None
@@ -226,6 +245,8 @@ class Kin:
         code = problem.sqlstate
         self._problem = f"{code} {problem}"
         self.ways[f"told {code}"] += 1
+        if code == TableUnderDdl.sqlstate and self._now - begun > SCHEMA_S - 1:
+            return "undone", None  # its owner was cut off while somebody changed the table
         if code not in TOLD | also | ({"57014"} if is_cancelled else set()):
             raise Violation(f"{node} told a client: {code} {problem} ({text})")
         return ("unknown" if code in (UNKNOWN, "58000") else "undone"), None

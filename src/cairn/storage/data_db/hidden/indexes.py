@@ -10,7 +10,7 @@ at the beginning have been added, it has an entry for each row.
 1. `begin`: the empty index. Its condition is true for every row and follows from no question, so
    SQLite never reads it, not even to count rows.
 2. A row that is written gets its entry by that. One that goes may have none yet: SQLite takes that
-   for damage, unless `writable_schema` is on, as it is as long as an index is hidden.
+   for damage, unless `writable_schema` is on, as it is as long as an index is hidden (`rest`).
 3. `add`: for some rows. For one transaction the index belongs to a small table of copies of these
    rows, and adding them there adds their entries. An entry that is there already stays.
 4. `show`: it gets its name and loses the condition, inside the transaction of the schema change.
@@ -203,6 +203,10 @@ class HiddenIndexes:
         self._upto.pop(table_id, None)
         self._connection.execute(f"DROP INDEX IF EXISTS {hidden_name(table_id)}")
         self._connection.execute(f"DROP TABLE IF EXISTS {_rows_name(table_id)}")
+
+    def rest(self) -> None:
+        """SQLite judges entries again if nothing is hidden. Not in the transaction of `drop`: if
+        that is taken back, an index is there again, and rows without an entry could not go."""
         if not self._names():
             self._connection.execute("PRAGMA writable_schema = OFF")
 
@@ -210,6 +214,7 @@ class HiddenIndexes:
         """Before anything is written: what a process that ended has left."""
         for name in self._names():
             self.drop(int(name[1:].partition("_")[0]))
+        self.rest()
 
     def _names(self) -> list[str]:
         query = "SELECT name FROM sqlite_schema WHERE name GLOB 'x[0-9]*'"
