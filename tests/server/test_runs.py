@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from cairn.pgwire.server.requests import Bind, Describe, Execute, Sync
-from cairn.server.session.runs import MOST, together
+from cairn.server.session.shortcuts.runs import MOST, together
 from tests.cluster.harness import PASSWORD, Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]

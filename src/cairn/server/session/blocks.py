@@ -135,6 +135,18 @@ class Block:
             self.open.note(cached, values, context, outcome)
         return outcome
 
+    def mode(self, name: str) -> str:
+        """What `SHOW transaction_…` tells of the open block, if that says something of it."""
+        if name == "transaction_isolation":
+            return self.level
+        is_open = self.status != "I"
+        return "" if not is_open else "on" if self.is_read_only else "off"
+
+    def check_discard(self, plan: SessionPlan) -> None:
+        if plan.name == "all" and self.status != "I":
+            text = "DISCARD ALL cannot run inside a transaction block"
+            raise CairnError(text, sqlstate="25001")
+
     def may_hop(self, cached: Cached) -> bool:
         """Whether it may be asked of its owner as outside of a block; `noted` has the answer."""
         if self.open is None:

@@ -15,9 +15,9 @@ from cairn.model.tables.catalog import Catalog
 from cairn.node.statements.at_once import AT_ONCE_ROWS, Outcome
 from cairn.pgwire.server.extended import Portal, Statement
 from cairn.pgwire.server.requests import Bind, Close, Describe, Execute, Flush, Parse, Sync
-from cairn.server.session.at_once import AtOnce
 from cairn.server.session.copy.copying import copy_rows
-from cairn.server.session.runs import Runs
+from cairn.server.session.shortcuts.at_once import AtOnce
+from cairn.server.session.shortcuts.runs import Runs
 from cairn.server.statements import Cached
 from cairn.sql import plans
 from cairn.storage.files.pieces import Encoded

@@ -314,7 +314,7 @@ class Running:
         if cached.takes:
             self.notes_numbers()
         if isinstance(plan, plans.SessionPlan) and plan.action == "discard":
-            self._check_discard(plan)
+            self._block.check_discard(plan)
             if self.temps is not None and plan.name in ("all", "temp", "temporary"):
                 await self._ended(self.temps.discard(context), context)
         if isinstance(plan, plans.SessionPlan):
@@ -447,15 +447,6 @@ class Running:
     def caller(self) -> Caller:
         return Caller(self._face, self.context())
 
-    def _mode(self, name: str) -> str:
-        """Of the open block; without one, what the next block begins with."""
-        block = self._block
-        if name == "transaction_isolation" and block.level:
-            return block.level
-        if name == "transaction_read_only" and block.status != "I":
-            return "on" if block.is_read_only else "off"
-        return str(self._parameters.show(f"default_{name}"))
-
     def _setting(self, asked: plans.AskedSetting) -> str | None:
         """What `current_setting` and `set_config` tell."""
         if asked.value is not None:
@@ -469,11 +460,6 @@ class Running:
             if asked.is_quiet and problem.sqlstate == "42704":
                 return None
             raise
-
-    def _check_discard(self, plan: plans.SessionPlan) -> None:
-        if plan.name == "all" and self._block.status != "I":
-            text = "DISCARD ALL cannot run inside a transaction block"
-            raise CairnError(text, sqlstate="25001")
 
     def _own(self, plan: plans.SessionPlan, tag: str) -> Outcome:
         """What only the session knows how to run: SET, SHOW, BEGIN, DEALLOCATE …"""
@@ -489,7 +475,8 @@ class Running:
             case "set_characteristics":
                 parameters.set_transaction_modes(Modes(plan.value))
             case "show" if name in ("transaction_isolation", "transaction_read_only"):
-                return Outcome([(self._mode(name),)], 1, tag)
+                mode = self._block.mode(name) or str(parameters.show(f"default_{name}"))
+                return Outcome([(mode,)], 1, tag)
             case "show" if name == "all":
                 listed = parameters.show_all()
                 return Outcome(listed, len(listed), tag)
@@ -509,11 +496,10 @@ class Running:
                 self._book.deallocate(name.encode())
             case "deallocate":
                 self._book.deallocate_all()
-            case "discard" if name == "all" and self._block.status != "I":
-                self._check_discard(plan)
             case "discard" if name == "sequences":
                 self._taken.forget()
             case "discard" if name == "all":
+                self._block.check_discard(plan)
                 self._taken.forget()
                 self._book.deallocate_all()
                 parameters.reset("all")

@@ -1,7 +1,8 @@
 """Registers that are read and written by SQL over real sessions: one row each, by its key.
 
-From the second read on a session has a shorter way for it, in C (`server/session/lanes.py`). In
-async mode these answer in the same turn, and nobody is asked but the guard of reads.
+From the second read on a session has a shorter way for it, in C
+(`server/session/shortcuts/lanes.py`). In async mode these answer in the same turn, and nobody is
+asked but the guard of reads.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from cairn.pgwire.server.extended import Shape, Statement
 from cairn.pgwire.server.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
 from cairn.pgwire.server.requests import SYNC, Bind
 from cairn.pgwire.values.formats import decode_params
-from cairn.server.session.lanes import Lanes
+from cairn.server.session.shortcuts.lanes import Lanes
 from cairn.server.statements import Cached
 from cairn.sql import plans
 
