@@ -83,8 +83,8 @@ static int read_double(const uint8_t *text, uint32_t length, double *value)
     copy[length] = 0;
     char *stopped;
     double found = strtod(copy, &stopped);
-    if (stopped != copy + length || found - found != 0.0)
-        return 0; /* another locale's point, or too large */
+    if (stopped != copy + length || found - found != 0.0 || found == 0.0)
+        return 0; /* another locale's point, too large, or perhaps too small */
     *value = found + 0.0;
     return 1;
 }

@@ -22,6 +22,7 @@ from cairn.model.types.values import (
     INT64_MAX,
     INT64_MIN,
     ColumnType,
+    is_too_small,
     parse_text,
     physical_reader,
     to_physical,
@@ -201,5 +202,7 @@ def _integers(type_: ColumnType, low: int, fields: Sequence[str]) -> Sequence[An
 def _doubles(fields: Sequence[str]) -> Sequence[Any]:
     values = _numbers(_decode_doubles, fields)
     if values is None or not math.isfinite(sum(values)):
+        return _one_by_one(ColumnType.DOUBLE, fields)
+    if 0 in values and any(map(is_too_small, values, fields)):
         return _one_by_one(ColumnType.DOUBLE, fields)
     return [value + 0.0 for value in values]  # -0.0 becomes 0.0
