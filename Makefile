@@ -120,9 +120,10 @@ bench-cluster: setup
 bench-growing: setup $(VENV)/.spark
 	$(BIN)/python bench/growing.py --picture growing.svg
 
-# ROWS rows, schema changes and a restart beside a client.
+# ROWS rows, schema changes and a restart beside a client; then many tables, columns, global rows.
 bench-large: setup
 	$(BIN)/python bench/large_table.py
+	$(BIN)/python bench/large_counts.py
 
 bench-sql: setup
 	$(BIN)/python bench/sql.py
