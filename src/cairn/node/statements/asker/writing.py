@@ -49,6 +49,8 @@ FEW_ROWS = 16  # that are written without a task
 FEW_BUCKETS = 100  # rows of no more are written in a moment
 
 
+#: What a write ends with that may have done something, or was to be ended.
+ENDED = (OutcomeUnknown, PartialWrite, QueryCanceled)
 _ASKS = "SELECT "  # in a write: it has a query, which may take long
 
 
@@ -108,7 +110,7 @@ class Writes:
         statement = _Statement(self._reads, {}, context)
         try:
             await statement.insert_rows(plan.table, plan.tier, plan.sql, found, must_change=True)
-        except (OutcomeUnknown, PartialWrite, QueryCanceled):
+        except ENDED:
             raise
         except CairnError:
             return False

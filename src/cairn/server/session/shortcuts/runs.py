@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from cairn.model.errors import CairnError
+from cairn.node.statements.asker.writing import ENDED
 from cairn.pgwire.server.extended import Statement
 from cairn.pgwire.server.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
 from cairn.pgwire.server.requests import Bind, Request
@@ -63,9 +64,9 @@ class Runs:
         try:
             values = [decode_params(shape.decoders, each.params) for each in binds]
             are_done = await running.run_many(cached, values)
-        except CairnError as problem:
-            if not _is_of_one(problem):
-                raise
+        except ENDED:
+            raise
+        except CairnError:  # of a value: what comes before it is executed
             are_done = False
         for bind in binds:
             running.check(cached)  # each counts as a statement
@@ -119,8 +120,3 @@ def _is_alike(first: Bind, other: Bind) -> bool:
         and other.param_formats == first.param_formats
         and other.result_formats == first.result_formats
     )
-
-
-def _is_of_one(problem: CairnError) -> bool:
-    """Whether it is about a value of one of them: they are run one by one up to that."""
-    return problem.sqlstate.startswith("22")
