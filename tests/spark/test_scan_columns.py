@@ -203,7 +203,9 @@ def test_a_scan_sees_one_commit_while_others_follow(path: Path, writer: apsw.Con
     seen = set()
     try:
         assert process.stdout is not None and process.stdout.readline() == b"ready\n"
-        for _ in range(150):
+        for at in range(5000):
+            if at >= 150 and len(seen) > 20:  # a busy machine lets the writer write less
+                break
             try:
                 found = scanned(path, sql(columns="c0 c2"), (TYPES[0], TYPES[2]))
             except UnknownFile:
