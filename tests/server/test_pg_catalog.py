@@ -51,9 +51,9 @@ def test_a_long_query_of_one_session_does_not_hold_up_another(cluster: Cluster) 
         answered = 0
         while not ended.is_set():
             assert other.execute("SELECT count(*) > 0 FROM pg_type").fetchone() == (True,)
-            answered += 1
+            answered += not ended.is_set()
         thread.join()
-    assert answered > 1
+    assert answered > 0
 
 
 @pytest.mark.parametrize(
