@@ -8,10 +8,11 @@ of a row is kept until that row changes; a `Catalog` is put together anew from p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from cairn.model.log.applied import Change
 from cairn.model.tables import system_tables as system
 from cairn.model.tables.catalog import Catalog
 from cairn.model.tables.pictures import MAKERS, Content, Reader
@@ -46,17 +47,6 @@ def _key(table: Table, row: Row | None) -> Key:
     return () if row is None else tuple(row[at] for at in _KEYS[table.id])
 
 
-class RowChange(Protocol):
-    """One row before and after, as `model/log/applied.Change` tells it."""
-
-    @property
-    def table(self) -> int: ...
-    @property
-    def old(self) -> Row | None: ...
-    @property
-    def new(self) -> Row | None: ...
-
-
 class CatalogRows:
     """`tables` is by id and has everything but what each instance has for itself; `key_positions`
     is by id, too, and changed in place."""
@@ -73,7 +63,7 @@ class CatalogRows:
                 self._put(table, row)
         self._complete({*(key[0] for key in self._made[_TABLE]), *self._indexes})
 
-    def follow(self, changes: Iterable[RowChange]) -> bool:
+    def follow(self, changes: Iterable[Change]) -> bool:
         """Take over what entries changed. False: nothing of it is about the catalogue."""
         touched, incomplete = set[int](), set[int]()
         for change in changes:
