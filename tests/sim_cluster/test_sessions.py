@@ -16,7 +16,7 @@ from tests.sim_cluster.test_registers import silence  # noqa: F401
 
 Patch = pytest.MonkeyPatch
 #: Blows, and a seed of few rounds.
-BLOWS = {"readers": 2, "moves": 1}
+BLOWS = {"readers": 2, "moves": 2}
 
 
 def failure(kind: str, mode: str = "async", seed: int | None = None) -> str | None:
