@@ -182,7 +182,8 @@ def bind(value: bytes = b"1", statement: bytes = b"s", portal: bytes = b"") -> B
         ([EXECUTE, bind(b"2", b"s", b"named"), EXECUTE], 1),
         ([EXECUTE, EXECUTE, bind(b"2"), EXECUTE], 1),
         ([EXECUTE, Sync(), bind(b"2"), EXECUTE], 1),
-        ([EXECUTE, bind(b"2"), Execute(b"", 5)], 1),
+        ([Execute(b"", 1), bind(b"2"), Execute(b"", 1)], 2),  # as JDBC does
+        ([EXECUTE, bind(b"2"), Execute(b"named", 0)], 1),
         ([EXECUTE, bind(b"2")], 1),
         ([EXECUTE, bind(b"x" * 300_000), EXECUTE], 1),
         ([Sync()], 0),

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from cairn.model.errors import CairnError
 from cairn.node.statements.asker.writing import ENDED
 from cairn.pgwire.server.extended import Statement
-from cairn.pgwire.server.frontend import DESCRIBE_UNNAMED, EXECUTE_UNNAMED
-from cairn.pgwire.server.requests import Bind, Request
+from cairn.pgwire.server.frontend import DESCRIBE_UNNAMED
+from cairn.pgwire.server.requests import Bind, Execute, Request
 from cairn.pgwire.values.formats import decode_params
 from cairn.server.statements import Cached
 from cairn.sql import plans
@@ -99,7 +99,9 @@ def together(first: Bind, line: Iterable[Request]) -> tuple[list[Bind], bool]:
         described = following == DESCRIBE_UNNAMED
         if described:
             following = next(requests, None)
-        if following != EXECUTE_UNNAMED or (found and described is not is_described):
+        if type(following) is not Execute or following.portal:  # with any limit: there are no rows
+            break
+        if found and described is not is_described:
             break
         size += sum(len(param) for param in bind.params if param is not None)
         if size > MOST_BYTES:
