@@ -399,14 +399,14 @@ MUTANTS = tuple(
         ),
         (
             *("runs", "executions that change nothing count as one row", WRITING),
-            *("plan.sql, found, must_change=True)", "plan.sql, found)"),
+            *("must_change=len(each.rows)", "must_change=None"),
             RUNS + "they_end_as_if_each_had_been_run_by_itself",
         ),
         (
             *("runs", "a run that is refused is told as done", WRITING),
             *(
-                "        except CairnError:\n            return False\n        return True",
-                "        except CairnError:\n            pass\n        return True",
+                "        except CairnError:\n            return [False] * len(rows)",
+                "        except CairnError:\n            return [True] * len(rows)",
             ),
             RUNS + "the_first_that_is_wrong_is_told_and_those_behind_it_are_not_executed",
         ),

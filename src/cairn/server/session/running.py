@@ -299,8 +299,8 @@ class Running:
         work = self._run(cached, params, formats)
         return await self._face.audit.noted(self._who(), cached.prepared.plan, cached.text, work)
 
-    async def run_many(self, cached: Cached, params: Sequence[Sequence[Any]]) -> bool:
-        """Executions of one statement, together. False: `run` is the way for each."""
+    async def run_many(self, cached: Cached, params: Sequence[Sequence[Any]]) -> list[bool]:
+        """Which executions of one statement are done, together; `run` is the way for the others."""
         if cached.takes:
             self.notes_numbers()
         context = self.context()

@@ -97,24 +97,24 @@ class Writes:
         plan: plans.PointWrite | plans.ShardedInsert,
         rows: list[tuple[int, plans.Row]],
         context: Context,
-    ) -> bool:
+    ) -> list[bool]:
         """Several executions of one statement that come together, as one: on each replicaset all of
-        them or none. False: nothing was done. Each has to be run by itself then: one is refused,
+        them or none. Those that are not done have to be run by themselves: one of them is refused,
         or changes no row, and only that tells which.
         """
         if isinstance(plan, plans.PointWrite) and _may_take_long(self._owners, plan):
-            return False
+            return [False] * len(rows)
         found: defaultdict[int, list[Row]] = defaultdict(list)
         for bucket, row in rows:
             found[bucket].append(row)
         statement = _Statement(self._reads, {}, context)
         try:
-            await statement.insert_rows(plan.table, plan.tier, plan.sql, found, must_change=True)
+            left = await statement.change_each(plan.table, plan.tier, plan.sql, found)
         except ENDED:
             raise
         except CairnError:
-            return False
-        return True
+            return [False] * len(rows)
+        return [bucket not in left for bucket, _ in rows]
 
     async def insert_packed(
         self, table: Table, tier: str, rows: PackedRows, context: Context
@@ -369,31 +369,57 @@ class _Statement:
         sql: str,
         rows: dict[int, list[Row]],
         is_bulk: bool = False,
-        *,
-        must_change: bool = False,
     ) -> int:
         """Neighbours on disk go in together, so that fewer pages are touched."""
 
-        def asked(buckets: tuple[int, ...]) -> WriteRequest:
-            given = tuple(chain.from_iterable(map(rows.__getitem__, buckets)))
-            return WriteRequest(
+        def requests(only: Ranges | None) -> dict[str, WriteRequest]:
+            wanted = self._of_owners(table, tier, sql, rows, only)
+            if not is_bulk:
+                return wanted
+            return {o: msgspec.structs.replace(r, is_bulk=True) for o, r in wanted.items()}
+
+        return await self._dispatch.write_all(requests, may_end=len(rows) > FEW_BUCKETS)
+
+    async def change_each(
+        self, table: Table, tier: str, sql: str, rows: dict[int, list[Row]]
+    ) -> set[int]:
+        """The statement for each of `rows`, which has to change one row each time. Told are buckets
+        whose rows were not changed, since some of them were gone meanwhile."""
+        left: set[int] = set()
+
+        async def changed() -> None:  # since the check: what is asked for next is left
+            left.add(-1)
+
+        def requests(only: Ranges | None) -> dict[str, WriteRequest]:
+            if left and only is not None:
+                left.update(each for each in rows if contains(only, each))
+                return {}
+            wanted = self._of_owners(table, tier, sql, rows, only)
+            return {
+                owner: msgspec.structs.replace(each, must_change=len(each.rows))
+                for owner, each in wanted.items()
+            }
+
+        may_end = len(rows) > FEW_BUCKETS
+        await self._dispatch.write_all(requests, may_end=may_end, again=changed)
+        return left
+
+    def _of_owners(
+        self, table: Table, tier: str, sql: str, rows: dict[int, list[Row]], only: Ranges | None
+    ) -> dict[str, WriteRequest]:
+        self._owners.check_operable(table, is_begun=self._is_begun(only))
+        wanted = rows if only is None else [each for each in rows if contains(only, each)]
+        return {
+            owner: WriteRequest(
                 table.id,
                 table.schema_version,
                 sql,
-                given,
+                tuple(chain.from_iterable(map(rows.__getitem__, buckets))),
                 buckets=buckets,
-                must_change=len(given) if must_change else None,
                 operation=self._operation,
-                is_bulk=is_bulk,
             )
-
-        def requests(only: Ranges | None) -> dict[str, WriteRequest]:
-            self._owners.check_operable(table, is_begun=self._is_begun(only))
-            wanted = rows if only is None else [each for each in rows if contains(only, each)]
-            groups = self._owners.routes.group(tier, wanted)
-            return {owner: asked(buckets) for owner, buckets in groups.items()}
-
-        return await self._dispatch.write_all(requests, may_end=len(rows) > FEW_BUCKETS)
+            for owner, buckets in self._owners.routes.group(tier, wanted).items()
+        }
 
     async def insert_packed(self, table: Table, tier: str, rows: PackedRows) -> int:
         def requests(only: Ranges | None) -> dict[str, WriteRequest]:

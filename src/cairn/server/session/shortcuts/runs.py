@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
-from cairn.model.errors import CairnError
+from cairn.model.errors import CairnError, PartialWrite
 from cairn.node.statements.asker.writing import ENDED
 from cairn.pgwire.server.extended import Statement
 from cairn.pgwire.server.frontend import DESCRIBE_UNNAMED
@@ -67,20 +67,34 @@ class Runs:
         except ENDED:
             raise
         except CairnError:  # of a value: what comes before it is executed
-            are_done = False
-        for bind in binds:
+            are_done = [False] * len(binds)
+        for at, bind in enumerate(binds):
             running.check(cached)  # each counts as a statement
-            if are_done:
+            if are_done[at]:
                 count, tag = 1, cached.prepared.complete(1)
             else:
                 found = decode_params(shape.decoders, bind.params)
-                outcome = await running.run(cached, found)
+                try:
+                    outcome = await running.run(cached, found)
+                except CairnError as problem:
+                    if any(are_done[at:]):
+                        raise _in_part(problem) from None
+                    raise
                 count, tag = outcome.count, outcome.tag
                 for notice in outcome.notices:
                     pg.notice(notice)
             pg.raw(head)
             pg.command_complete(tag)
             running.finished(count)
+
+
+def _in_part(problem: CairnError) -> PartialWrite:
+    """Rows of another replicaset that stand behind it are done: others were quicker meanwhile."""
+    return PartialWrite(
+        "executions that came together were carried out on some replicasets only",
+        detail=f"refused: {problem.message}",
+        hint="what was done stays: look which rows are there",
+    )
 
 
 def together(first: Bind, line: Iterable[Request]) -> tuple[list[Bind], bool]:
