@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
 import psycopg
 import pytest
 
+from cairn.model.errors import StatementInvalidated
+from cairn.pgwire.server.extended import Signature
 from cairn.pgwire.server.requests import Bind, Describe, Execute, Sync
-from cairn.server.session.shortcuts.runs import MOST, together
+from cairn.server.session.shortcuts.runs import MOST, Runs, together
 from tests.cluster.harness import PASSWORD, Cluster
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -163,6 +166,44 @@ def test_who_may_not_write_is_told_at_the_first(cluster: Cluster, sql: Connectio
         assert content(sql) == []
     finally:
         sql.execute("DROP USER reader")
+
+
+class _Line:
+    """What a run asks of its session: all is done, and nothing of it may be checked afterwards."""
+
+    def __init__(self) -> None:
+        self.pg = self.running = self
+        self.told: list[str] = []
+        self.checked = self.counted = 0
+
+    def check(self, cached: Any) -> None:
+        self.checked += 1
+        if self.checked > 1:
+            raise StatementInvalidated(prepared_version=1, current_version=2)
+
+    def count(self, cached: Any) -> None:
+        self.counted += 1
+
+    async def run_many(self, cached: Any, params: list[Any]) -> list[bool]:
+        return [True] * len(params)
+
+    def raw(self, data: bytes) -> None:
+        pass
+
+    def command_complete(self, tag: str) -> None:
+        self.told.append(tag)
+
+    def finished(self, rows: int) -> None:
+        pass
+
+
+def test_what_is_done_is_told_so_also_where_its_table_has_changed_meanwhile() -> None:
+    line: Any = _Line()
+    signature = Signature((20,), None)
+    prepared = SimpleNamespace(complete="INSERT 0 {}".format)
+    statement: Any = SimpleNamespace(plan=SimpleNamespace(prepared=prepared), signature=signature)
+    asyncio.run(Runs(line)._run(statement, [bind(b"1"), bind(b"2"), bind(b"3")], False))
+    assert (line.told, line.checked, line.counted) == (["INSERT 0 1"] * 3, 1, 3)
 
 
 # --- which of them are taken together -------------------------------------------------------------

@@ -151,8 +151,7 @@ class Running:
         `text` is what the client sent, where its values were taken out.
         """
         self.query, self.query_at = text or cached.text, time()
-        self.seen, self._begun_s = cached.seen, perf_counter()
-        self.hops = self.told_bytes = 0
+        self.count(cached)
         if self._tracer.is_on:
             self._begin_trace(cached)
         catalog = self.catalog
@@ -164,6 +163,10 @@ class Running:
             self._block.check(cached.prepared)
         elif self._parameters.is_read_only:
             check_reading(cached.prepared)
+
+    def count(self, cached: Cached) -> None:
+        self.seen, self._begun_s = cached.seen, perf_counter()
+        self.hops = self.told_bytes = 0
 
     def is_traced(self) -> bool:
         """Whether some statement may be: it takes the ordinary way, which tells its parts."""
@@ -303,8 +306,8 @@ class Running:
         """Which executions of one statement are done, together; `run` is the way for the others."""
         if cached.takes:
             self.notes_numbers()
-        context = self.context()
-        return await self._ended(self._face.executor.run_many(cached, params, context), context)
+        work = self._face.executor.run_many(cached, params, context := self.context())
+        return await self._ended(work, context)
 
     async def _run(
         self, cached: Cached, params: Sequence[Any], formats: tuple[int, ...] | None = None

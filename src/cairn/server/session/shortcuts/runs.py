@@ -69,7 +69,7 @@ class Runs:
         except CairnError:  # of a value: what comes before it is executed
             are_done = [False] * len(binds)
         for at, bind in enumerate(binds):
-            running.check(cached)  # each counts as a statement
+            running.count(cached)  # they were checked before: the schema may have changed since
             if are_done[at]:
                 count, tag = 1, cached.prepared.complete(1)
             else:
