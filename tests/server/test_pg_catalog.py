@@ -41,8 +41,9 @@ def test_a_long_query_of_one_session_does_not_hold_up_another(cluster: Cluster) 
 
         def run() -> None:
             begun.set()
-            with pytest.raises(psycopg.errors.QueryCanceled):
-                busy.execute(endless)
+            for _ in range(10):  # each is ended after so many steps: soon, on a quick machine
+                with pytest.raises(psycopg.errors.QueryCanceled):
+                    busy.execute(endless)
             ended.set()
 
         thread = threading.Thread(target=run)
@@ -53,7 +54,7 @@ def test_a_long_query_of_one_session_does_not_hold_up_another(cluster: Cluster) 
             assert other.execute("SELECT count(*) > 0 FROM pg_type").fetchone() == (True,)
             answered += not ended.is_set()
         thread.join()
-    assert answered > 0
+    assert answered > 1
 
 
 @pytest.mark.parametrize(
